@@ -1,4 +1,4 @@
-"""Every contract an extension can fulfil, in one place. One method per protocol."""
+"""Every contract that an extension can fulfill: one method per protocol."""
 
 from __future__ import annotations
 
@@ -26,87 +26,87 @@ if TYPE_CHECKING:
 # --- retrieval -------------------------------------------------------------------------------
 @runtime_checkable
 class Retriever(Protocol):
-    """Finds passages for a query."""
+    """A retriever: it finds passages for a query."""
 
     def retrieve(self, query: str, k: int) -> Sequence[Passage]:
-        """At most ``k`` passages, best first, each with its ``score``; fewer when there are fewer."""
+        """Return at most ``k`` passages, best first, each with its ``score``."""
 
 
 @runtime_checkable
 class Reranker(Protocol):
-    """Orders passages again."""
+    """A reranker: it orders passages again."""
 
     def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
-        """The same passages, best first, each with a raw ``rerank_score``."""
+        """Return the same passages, best first, each with a raw ``rerank_score``."""
 
 
 @runtime_checkable
 class PassageFilter(Protocol):
-    """Drops passages before the answerer sees them."""
+    """A filter that drops passages before the answering model sees them."""
 
     def keep(self, passages: Sequence[Passage]) -> Sequence[Passage]:
-        """Those worth showing, in the order given."""
+        """Return the passages worth showing, in the given order."""
 
 
 class StatedFilter(PassageFilter, Protocol):
-    """A fitted filter that a recording can state.
+    """A fitted filter that a run document can describe.
 
-    It was fitted on ``values`` numbers, of the questions ``question_ids`` where it names them.
+    It was fitted on ``values`` numbers of the questions ``question_ids``, if it names them.
     """
 
     @property
     def values(self) -> int:
-        """How many values it was calibrated on."""
+        """Number of values in its calibration."""
 
     @property
     def question_ids(self) -> tuple[str, ...]:
-        """Whose; what is fitted behind it needs others."""
+        """Questions of its calibration; fitting a later stage needs other questions."""
 
     def stated(self) -> Mapping[str, Any]:
-        """What a run document says of it."""
+        """Return its description for a run document."""
 
 
 @runtime_checkable
 class Encoder(Protocol):
-    """Turns texts into unit vectors. Safe to call from several threads."""
+    """An encoder: it turns texts into unit vectors. Safe to call from several threads."""
 
     @property
     def name(self) -> str:
-        """Model, weights and settings: encoders of one name give the same vectors.
+        """Model, weights and settings: encoders of the same name give the same vectors.
 
-        An index keeps it and refuses an encoder of another name.
+        An index stores the name and refuses an encoder with another one.
         """
 
     def encode(
         self, texts: Sequence[str], *, role: Literal["query", "passage"] = "passage"
     ) -> NDArray[np.float32]:
-        """A unit vector for every text, (len(texts), dimension).
+        """Return a unit vector for every text, (len(texts), dimension).
 
-        ``role`` is for models that read queries and passages differently. Raises
-        :class:`suffice.errors.BackendError` when it cannot.
+        ``role`` is for models that read queries and passages differently. A failure raises
+        :class:`suffice.errors.BackendError`.
         """
 
 
 @runtime_checkable
 class Entailment(Protocol):
-    """Judges whether a text follows from another."""
+    """An entailment model: it judges whether one text follows from another."""
 
     def entailed(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        """For every (premise, conclusion) the probability that it follows, (len(pairs),)."""
+        """Return P(conclusion follows) for every (premise, conclusion), (len(pairs),)."""
 
 
 @runtime_checkable
 class ContradictionDetector(Protocol):
-    """Judges whether two statements cannot both be followed."""
+    """A detector of contradictions: it judges whether two statements exclude each other."""
 
     def contradictions(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        """For every (plan step, candidate) how surely they conflict, in [0, 1], (len(pairs),)."""
+        """Return how surely they conflict, in [0, 1], for every (plan step, candidate), (len(pairs),)."""
 
 
 def whole_text(text: str) -> str:
-    r"""The text with U+FFFD for halves of surrogate pairs, which no file, request or terminal can hold.
+    r"""Return the text with U+FFFD for lone surrogates, which no file, request or terminal can hold.
 
-    Where texts enter they go through it: replies, prompts, passages and questions.
+    Every text that enters goes through it: replies, prompts, passages and questions.
 
     >>> whole_text("Os\ud800lo") == "Os\ufffdlo"
     True
@@ -121,7 +121,7 @@ def whole_text(text: str) -> str:
 
 
 def strict_json(text: str | bytes, *, finite: bool = False) -> Any:
-    """What JSON text says; a ValueError for what is none or NaN, a DataError for a name twice."""
+    """Parse JSON; raise ValueError if invalid or (``finite``) NaN, DataError for a repeated name."""
     constant = _no_constant if finite else None
     return json.loads(text, object_pairs_hook=_once, parse_constant=constant)
 
@@ -131,7 +131,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(held) < len(pairs):
         counts = Counter(name for name, _ in pairs)
         twice = next(name for name, count in counts.items() if count > 1)
-        raise DataError(f"{twice!r:.60} stands twice in an object; each name may stand there once")
+        raise DataError(f"an object has the name {twice!r:.60} twice; each name may appear once")
     return held
 
 
@@ -153,15 +153,15 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationRequest:
-    """What a model is asked.
+    """A request to a language model.
 
-    ``prompt`` is a string for a completion and a tuple of messages for a chat. ``n`` texts are drawn;
-    ``top_logprobs`` alternatives a token are asked for (0: no log-probabilities at all). With a
-    ``json_schema`` the server is asked to hold the reply to it, where it can.
+    ``prompt`` is a string for a completion and a tuple of messages for a chat. The model draws ``n`` texts,
+    with ``top_logprobs`` alternatives per token (0: no log-probabilities). If the server supports it,
+    ``json_schema`` constrains the reply.
 
-    ``tell`` is called, from any thread, with each piece of the one text as it is generated; put together they
-    are the completion's text, or a beginning of it where the model cannot tell more. A model that cannot tell
-    as it goes tells nothing. It changes no reply.
+    The model calls ``tell``, from any thread, with each generated piece of the one text. Joined, the pieces
+    are the completion's text or its beginning. A model that does not stream never calls ``tell``. It does
+    not change the reply.
     """
 
     prompt: str | tuple[Message, ...]
@@ -181,12 +181,12 @@ class GenerationRequest:
 
 
 MAX_REPLY_LETTERS = 100_000
-"""Letters of a reply that are read, kept and told; whatever parses a reply reads no more."""
+"""Most characters of a reply that are read, stored and streamed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """One generated text, as far as it is read.
+    """One generated text, cut at :data:`MAX_REPLY_LETTERS`.
 
     ``tokens`` is ``None`` when the server gave no log-probabilities.
     """
@@ -207,9 +207,9 @@ class Completion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """A model's reply: ``n`` completions and what they cost, as the server reports it.
+    """A model's reply: ``n`` completions and their usage, as reported by the server.
 
-    ``cached_tokens`` is the part of ``prompt_tokens`` the server did not evaluate again. ``None``:
+    ``cached_tokens`` is the part of ``prompt_tokens`` that the server took from its cache. ``None``:
     not reported.
     """
 
@@ -227,19 +227,19 @@ class ChatModel(Protocol):
 
     @property
     def name(self) -> str:
-        """The model's name, as recorded."""
+        """The model's name in the record."""
 
     @property
     def api(self) -> Literal["chat", "completion"]:
-        """Which form of prompt it wants."""
+        """The form of its prompts."""
 
     def generate(self, request: GenerationRequest) -> Generation:
-        """Draw the completions; raises :class:`suffice.errors.BackendError` when it cannot."""
+        """Draw the completions; a failure raises :class:`suffice.errors.BackendError`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """A judge's word on a plan; ``parsed`` is how it was read, ``None`` when it could not be (not ``ok``)."""
+    """A judge's verdict on a plan; ``parsed`` is how it was read, ``None``: unreadable, so not ``ok``."""
 
     ok: bool
     reason: str = ""
@@ -248,18 +248,18 @@ class Verdict:
 
 
 class Judge(Protocol):
-    """Decides whether a plan satisfies a constraint."""
+    """A judge: it decides whether a plan satisfies a constraint."""
 
     def judge(self, constraint: str, plan: str) -> Verdict:
-        """The verdict; raises :class:`suffice.errors.BackendError` when there is none to be had."""
+        """Return the verdict; a failure raises :class:`suffice.errors.BackendError`."""
 
 
 # --- signals, scores, calibration ------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """Calls beyond the answer that a round pays for where a signal is read, by the columns of its usage.
+    """Calls beyond the answer that a round pays for if a policy reads a signal, as usage columns.
 
-    ``calls`` counts them, ``tokens`` hold what they read and wrote (none: not counted in tokens).
+    ``calls`` counts them; ``tokens`` hold their prompt and completion tokens (empty: no tokens counted).
     """
 
     calls: str
@@ -273,16 +273,16 @@ class Absence:
     Parameters
     ----------
     why
-        In words, for the list of signals, a decision's reason and the warning of a fit.
+        The reason in words, for the list of signals, a decision's reason and a fit's warning.
     holds
-        Whether it is the case at the last round of a view where the signal is undefined and no case
-        before this one holds.
+        Whether the case holds at the last round of a view. The signal is undefined there, and no earlier
+        case holds.
     remedy
         What to type or use; may be empty.
     input
-        What a round would have to be given, as in ``samples=...``, where the case is that a loop does not
-        give it, and so hardly will in later rounds; such a case may be asked of a view where an earlier one
-        holds. Empty: another case.
+        The missing input of a round, as in ``samples=...``, if the loop does not give it and so will hardly
+        give it later. Such a case may also be checked in a view where an earlier one holds. Empty: another
+        case.
     """
 
     why: str
@@ -295,15 +295,15 @@ class Calibrator(Protocol):
     """A fitted map from a signal to P(EM = 1)."""
 
     def predict(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Probabilities in [0, 1] of the shape given; NaN stays NaN unless the map gives it a value."""
+        """Return probabilities in [0, 1] of the same shape; NaN stays NaN unless the map gives it a value."""
 
     def to_json(self) -> dict[str, Any]:
-        """Its part of a policy file."""
+        """Return the map as a part of a policy file."""
 
 
 # --- policies --------------------------------------------------------------------------------
 class Action(StrEnum):
-    """What a policy wants next."""
+    """The two actions of a policy: stop or continue."""
 
     STOP = "stop"
     CONTINUE = "continue"
@@ -311,20 +311,20 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """A policy's verdict after a round.
+    """A policy's decision after a round.
 
     Parameters
     ----------
     action
-        What the loop is to do.
+        The next action of the loop.
     reason
-        What it rests on, in words.
+        The reason in words.
     values
-        The numbers it used; ``None``: undefined.
+        The numbers behind the reason; ``None``: undefined.
     confidence
-        The policy's estimate that the answer is right, for policies that have one; ``None``: undefined.
+        The policy's probability that the answer is right; ``None``: undefined, or the policy has none.
     stopped_by
-        What ends the loop; ``None``: it goes on.
+        Who ends the loop; ``None``: it goes on.
     """
 
     action: Action
@@ -339,19 +339,19 @@ class Decision:
         return self.action is Action.STOP
 
     def __bool__(self) -> NoReturn:
-        """Refused: whatever it says, a decision would count as true."""
+        """Refuse: a decision would always count as true."""
         raise UsageError(
-            "a Decision has no truth value; ask whether it says stop: if controller.observe(...).stop:"
+            "a Decision has no truth value; read its field stop: if controller.observe(...).stop:"
         )
 
 
 Certainty = Literal["token_probability", "self_consistency"]
-"""What a model gives to tell how sure an answer is: its tokens' log-probabilities, or samples that agree."""
+"""Source of an answer's certainty: log-probabilities of its tokens, or the agreement of samples."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clusters:
-    """How a round's samples are clustered: by normalised string, or by meaning as recorded."""
+    """The clustering of a round's samples: by normalized string, or by meaning as recorded."""
 
     by: Literal["string", "embedding"] = "string"
     cosine: float | None = None
@@ -360,33 +360,33 @@ class Clusters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopNeeds:
-    """What a loop must give a policy so that it decides as it was replayed.
+    """Inputs that a policy needs from a loop to decide as in replay.
 
     Parameters
     ----------
     answers
-        Whether it reads the answers of rounds, or anything made of them, before the loop ends.
+        Whether it reads the answers of rounds, or anything computed from them, before the loop ends.
     tokens
         Whether it reads the answer's tokens with their log-probabilities.
     samples
-        Sampled answers a round; 0: none.
+        Sampled answers per round; 0: none.
     other_samples
-        What becomes of it on another number of samples, in words; empty: nothing to speak of.
+        The effect of another number of samples, in words; empty: no effect worth a word.
     clusters
-        How samples must be clustered by meaning; ``None``: they need not be.
+        The required clustering of samples by meaning; ``None``: not required.
     judge, verdicts
-        Whether a judge rates each answer, and whether the model is asked if it would stop.
+        Whether it needs a judge's rating of each answer, and the model's own verdict on stopping.
     filter
-        What drops passages before the answerer sees them; ``None``: nothing does.
+        The filter of passages before the answering model; ``None``: no filter.
     encoder
-        Whether it reads signals that an encoder measures; clusters need one as well.
+        Whether it reads signals of an encoder; clusters need one as well.
     pipeline
-        The loop it is made for, where the user names none; empty: the usual one.
+        The default loop, if the user names none; empty: the usual one.
     refusal
-        Why it can stop no loop, in words; empty: it can.
+        The reason, in words, why it cannot stop a loop; empty: it can.
     returns
-        Which of the answers up to its stop it returns, where the user does not choose one; as
-        :meth:`suffice.scoring.AnswerChoice.parse` reads it.
+        The returned answer of the rounds up to its stop, if the user does not choose one, in the words of
+        :meth:`suffice.scoring.AnswerChoice.parse`.
     """
 
     answers: bool = False
@@ -405,16 +405,16 @@ class LoopNeeds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoveragePromise:
-    """How often a policy's answer sets hold the right answer, and by what that is checked.
+    """A promise about how often a policy's answer sets hold the right answer.
 
     Parameters
     ----------
     alpha
-        At most this share of sets may miss.
+        Greatest share of sets that may miss the right answer.
     match
-        When an answer is right.
+        The test of a right answer.
     shows_all
-        Whether each answer of a set stands for equal ones only; clusters by meaning may hold others.
+        Whether each answer of a set represents equal answers only; clusters by meaning may hold others.
     """
 
     alpha: float
@@ -424,33 +424,32 @@ class CoveragePromise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What a policy says of itself.
+    """A policy's description of itself.
 
     Parameters
     ----------
     name
-        What results call it when it comes from a file; empty: its kind.
+        Its name in results when it comes from a file; empty: its kind.
     summary
-        How it decides, in one line.
+        Its decision in one line.
     fitted_on
-        What it was fitted on; empty: nothing.
+        Its tuning data; empty: not fitted.
     notes
-        Sentences a reader must know.
+        Sentences that a reader must know.
     promise
-        What is promised of it, in one line; empty: nothing.
+        Its promise in one line; empty: none.
     coverage
-        The same in numbers, where it is about answer sets; ``None``: it is not.
+        The promise in numbers, if it is about answer sets; ``None``: it is not.
     guarantee
-        A certified promise as its file states it; empty: none.
+        A proven promise, as in its file; empty: none.
     max_rounds
         The budget it was fitted for; ``None``: any.
     earliest
         The first round after which it may stop.
     threshold
-        The confidence it stops at; ``None``: it goes by something else.
+        The confidence at which it stops; ``None``: it does not decide by a confidence.
     loop
-        The loop its promise was calibrated on, as a run document says it; empty: it promises nothing
-        about loops.
+        The loop of its calibration, as in a run document; empty: its promise does not depend on one.
     """
 
     name: str = ""
@@ -466,9 +465,9 @@ class Facts:
     loop: Mapping[str, Any] = field(default_factory=dict)
 
     def differences(self, loop: Mapping[str, Any]) -> list[str]:
-        """Where a loop, or a record's, is not the one it was fitted for, each in words.
+        """Return the differences between a loop and the one of its calibration, in words.
 
-        ``loop`` says of it what a run document says; what either does not state is passed over.
+        ``loop`` has the fields of a run document; fields that either leaves out do not count.
         """
         return [
             f"{name} {known!r} there, {loop[name]!r} here"
@@ -478,11 +477,11 @@ class Facts:
 
 
 class PolicyTable(Protocol):
-    """Signals of recorded questions, label-free; a loop under way is a table of one question."""
+    """Signals of recorded questions, without labels; a running loop is a table of one question."""
 
     @property
     def n_questions(self) -> int:
-        """How many questions there are."""
+        """Number of questions."""
 
     @property
     def n_rounds(self) -> int:
@@ -490,85 +489,85 @@ class PolicyTable(Protocol):
 
     @property
     def question_ids(self) -> Sequence[str]:
-        """Whose rows these are, (n_questions,)."""
+        """Questions of the rows, (n_questions,)."""
 
     def signal(self, name: str) -> NDArray[np.float64]:
-        """A signal's values (n_questions, n_rounds), NaN where undefined."""
+        """Return a signal's values (n_questions, n_rounds), NaN where undefined."""
 
     def undefined(self, spec: SignalSpec, question: int, round_number: int) -> str:
-        """That a signal is undefined at a round of a question, and why, in words."""
+        """Say in words that a signal is undefined at a round of a question, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Why a policy stops or goes on: in words, and by which numbers (``None``: undefined)."""
+    """The reason why a policy stops or goes on, in words and numbers (``None``: undefined)."""
 
     reason: str
     values: Mapping[str, float | None]
 
 
 class StopPolicy(Protocol):
-    """Decides after each round whether the loop has seen enough.
+    """A policy: it decides after each round whether the loop has seen enough.
 
-    Replay asks :meth:`fires` of many finished questions, a live loop of one that is still growing.
+    Replay calls :meth:`fires` with many finished questions, a live loop with one that is still growing.
     """
 
     @property
     def kind(self) -> str:
-        """What its policy file calls it."""
+        """Its kind in a policy file."""
 
     @property
     def preset(self) -> str | None:
-        """As published, or corrected; ``None``: neither."""
+        """``published`` or ``corrected``; ``None``: neither."""
 
     @property
     def needs(self) -> LoopNeeds:
-        """What a loop must give it; see :func:`suffice.policies.method.loop_needs`."""
+        """Its needed inputs from a loop; see :func:`suffice.policies.method.loop_needs`."""
 
     @property
     def facts(self) -> Facts:
-        """What it says of itself."""
+        """Its description of itself."""
 
     @property
     def signals(self) -> tuple[str, ...]:
-        """Names of the signals it reads."""
+        """Names of its signals."""
 
     @property
     def specs(self) -> tuple[SignalSpec, ...]:
-        """Those signals, with the policy's own settings."""
+        """Definitions of its signals, with the policy's own settings."""
 
     def fires(self, table: PolicyTable) -> NDArray[np.bool_]:
-        """Whether it would stop after each round, (n_questions, n_rounds).
+        """Return whether it would stop after each round, (n_questions, n_rounds).
 
-        Column t reads rounds 1..t only: what comes later never changes what was said of a round.
+        Column t reads rounds 1..t only: later rounds never change it.
         """
 
     def explain(self, table: PolicyTable, question: int, round_number: int) -> Explanation:
-        """Why it would stop a question (its row, from 0) after a round (from 1), or not."""
+        """Explain why it stops a question (its row, from 0) after a round (from 1), or goes on."""
 
 
 @runtime_checkable
 class DelayedPolicy(StopPolicy, Protocol):
-    """A policy that can be held back."""
+    """A policy that can be delayed."""
 
     def from_round(self, first: int) -> StopPolicy:
-        """The same, which stops no question before round ``first``."""
+        """Return the same policy, but never stopping before round ``first``."""
 
 
 @runtime_checkable
 class ConfidentPolicy(StopPolicy, Protocol):
-    """A policy that estimates how likely each answer is right."""
+    """A policy that estimates the probability that each answer is right."""
 
     def confidence(self, table: PolicyTable) -> NDArray[np.float64] | None:
-        """Its confidence (n_questions, n_rounds), high for right, NaN where undefined.
+        """Return its confidence (n_questions, n_rounds), high for right answers, NaN where undefined.
 
-        ``None`` when this one has none.
+        ``None``: this policy has no confidence.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetMember:
-    """An answer of a set: as the model wrote it, how confident, and the round it was best in."""
+    """An answer of a set as the model wrote it, its confidence, and the round of that confidence."""
 
     answer: str
     confidence: float
@@ -577,10 +576,10 @@ class SetMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerSet:
-    """Answers among which the right one is promised, most confident first.
+    """Answers that hold the right one as often as promised, most confident first.
 
-    ``cannot_answer``: the set also holds "Can't Answer", which is right where the model never gave
-    the right answer.
+    ``cannot_answer``: the set also holds "Can't Answer", which is right if the model never gave the right
+    answer.
     """
 
     answers: tuple[SetMember, ...]
@@ -588,11 +587,11 @@ class AnswerSet:
 
     @property
     def size(self) -> int:
-        """Its members, "Can't Answer" among them."""
+        """Number of members, with "Can't Answer"."""
         return len(self.answers) + self.cannot_answer
 
     def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
+        """Return strict JSON."""
         return {
             "answers": [
                 {"answer": answer.answer, "confidence": answer.confidence, "round": answer.round}
@@ -604,19 +603,19 @@ class AnswerSet:
 
 @runtime_checkable
 class SetPolicy(StopPolicy, Protocol):
-    """A policy that gives a set of answers."""
+    """A policy that returns a set of answers."""
 
     def answer_set(self, rounds: Sequence[Round], *, stopped: bool) -> AnswerSet:
-        """The set of a loop that ended after these rounds; ``stopped``: because this policy said so."""
+        """Return the set of a loop that ended after these rounds; ``stopped``: this policy ended it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """What a passage filter does to recorded passages: one stays if the best of its rounds passes.
+    """Effect of a passage filter on recorded passages: one stays if the best of its rounds passes.
 
-    ``passages`` is the mean share of right passages kept, over questions that retrieved one; ``all``
-    the share of those questions that keep every one; ``shown`` the share of all passages kept.
-    ``questions`` counts those questions. Undefined parts are ``None``.
+    ``questions`` counts questions with a right passage. ``passages`` is their mean share of right passages
+    kept; ``all`` is the share of them that keep every one. ``shown`` is the kept share of all passages.
+    Undefined parts are ``None``.
     """
 
     passages: float | None
@@ -627,21 +626,21 @@ class Retention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedSets:
-    """The answer sets of recorded questions at their stop rounds, and whether they held.
+    """Answer sets of recorded questions at their stop rounds, and whether they hold the right answer.
 
     Parameters
     ----------
     sets
-        One a question.
+        One per question.
     covered
-        Whether the set holds the right answer, of labelled questions only; ``None``: none is labelled.
+        Whether the set holds the right answer, for labeled questions only; ``None``: no labels.
     objective
-        What fitting made small, over those; ``None``: none is labelled.
+        The objective of fitting, over labeled questions; ``None``: no labels.
     retention
-        What the policy's passage filter would do to the recorded passages; ``None``: it has none, or
-        that cannot be replayed.
+        Effect of the policy's passage filter on the recorded passages; ``None``: no filter, or no replay of
+        it.
     notes
-        What a reader must know.
+        Sentences that a reader must know about these sets.
     """
 
     sets: tuple[AnswerSet, ...]
@@ -653,17 +652,17 @@ class RecordedSets:
 
 @runtime_checkable
 class CoveragePolicy(SetPolicy, Protocol):
-    """A policy whose answer sets are promised to hold the right answer: ``facts.coverage`` is set."""
+    """A policy with a promise about its answer sets: ``facts.coverage`` is set."""
 
     def scores(self, table: PolicyTable) -> NDArray[np.float64]:
-        """What tells when its samples agree, (n_questions, n_rounds); low: they do, NaN: undefined."""
+        """Return its agreement scores, (n_questions, n_rounds); low: samples agree, NaN: undefined."""
 
     def recorded_sets(
         self, traces: TraceSet, table: PolicyTable, stops: NDArray[np.int16]
     ) -> RecordedSets:
-        """The sets of recorded questions at these stop rounds (n_questions,), scored.
+        """Return the scored answer sets of recorded questions at these stop rounds (n_questions,).
 
-        ``table`` holds its signals on the same questions. It reads gold answers, and decides nothing.
+        ``table`` holds its signals on the same questions. The method reads gold answers and decides nothing.
         """
 
 
@@ -672,7 +671,7 @@ class ValuePolicy(StopPolicy, Protocol):
     """A policy that weighs stopping against going on."""
 
     def values(self, table: PolicyTable) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """``q_stop`` and ``q_cont`` of every recorded round, each (n_questions, n_rounds)."""
+        """Return ``q_stop`` and ``q_cont`` of every recorded round, each (n_questions, n_rounds)."""
 
 
 @runtime_checkable
@@ -681,12 +680,12 @@ class CalibratedPolicy(StopPolicy, Protocol):
 
     @property
     def calibrators(self) -> Mapping[str, PerRoundCalibrator]:
-        """A fitted map for every signal it reads calibrated; may be empty."""
+        """A fitted map for every calibrated signal; may be empty."""
 
 
 @runtime_checkable
 class FilteringPolicy(StopPolicy, Protocol):
-    """A policy that may have a passage filter, whether or not its loop must apply it."""
+    """A policy that may have a passage filter, even if its loop need not apply it."""
 
     @property
     def filter(self) -> StatedFilter | None:

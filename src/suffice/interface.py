@@ -1,7 +1,7 @@
-"""The functions one calls as ``suffice.read``, ``suffice.replay``, ``suffice.choose`` and so on.
+"""The functions of the package: ``suffice.read``, ``suffice.replay``, ``suffice.choose`` and so on.
 
-Each takes a record (or where it lies) and keyword arguments of the names that the command line has. What they
-mean in detail stands beside the settings that they fill.
+Each takes a record (or its path) and keyword arguments with the names of the command line. The settings
+classes document them in detail.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 def read(*places: str | Path, skip_invalid: bool = False) -> TraceSet:
-    """Read a record; several places are pooled to one.
+    """Read a record, or pool several into one.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def read(*places: str | Path, skip_invalid: bool = False) -> TraceSet:
         Each a Parquet file, a directory of them, a store of live loops (``live.db``), the address of a
         database (``postgresql://...``), or ``"example"``: the record that comes with suffice.
     skip_invalid
-        Leave out files that cannot be read and questions with an invalid row, instead of raising. They are
+        Skip unreadable files and questions with an invalid row, instead of raising. They are
         reported in ``TraceSet.skipped``.
 
     Raises
@@ -57,12 +57,12 @@ def read(*places: str | Path, skip_invalid: bool = False) -> TraceSet:
     DataError
         Names file, row and column of the first problem.
     UsageError
-        Where no place is named, and where the places hold records of different loops.
+        If no place is named, or if the places hold records of different loops.
 
     Warns
     -----
     SufficeWarning
-        Where a column may not mean what its name says.
+        If a column may not mean what its name says.
 
     Examples
     --------
@@ -85,16 +85,16 @@ def write(
     records
         At least one question, each with at least one round.
     path
-        A ``.parquet`` file, which is replaced, or a directory, to which a file is added.
+        A ``.parquet`` file, which is replaced, or a directory, which gets a new file.
     run
-        What is known of the loop: model, prompt, retriever. It is kept in the file.
+        The loop's settings: model, prompt, retriever. The file keeps them.
 
     Raises
     ------
     DataError
-        Names question, round and column of what :func:`read` would refuse.
+        If :func:`read` would refuse a question; names question, round and column.
     UsageError
-        Where the directory holds one of the questions already; nothing is written then.
+        If the directory holds one of the questions already; then nothing is written.
     """
     from suffice.trace.rounds.writer import write_traces
 
@@ -124,39 +124,39 @@ def replay(
     Parameters
     ----------
     record
-        A record, or where it lies.
+        A record, or its path.
     policies
-        Names (``"tasr"``, ``"fixed-3"``, ``"oracle-f1"``), paths of policy files, or policies. Where neither
-        policies nor rules are named: every fixed number of rounds, the usual methods and the oracles.
+        Names (``"tasr"``, ``"fixed-3"``, ``"oracle-f1"``), paths of policy files, or policies. Without
+        policies and rules: every fixed number of rounds, the usual methods and the oracles.
     rules
         Rules as text, such as ``"answer_stable and overlap > 0.2"``.
     split
-        Questions to score: ``None``: ``eval`` where there is one, else all.
+        The split to score; ``None``: ``eval`` if there is one, else all questions.
     baseline
-        What differences are taken against; ``None``: ``fixed-3``, or the full budget if that is shorter.
+        The policy to compare with; ``None``: ``fixed-3``, or the full budget if that is shorter.
     metric
-        ``em``, ``f1``, ``acc``, ``score`` or ``agreement``, each in [0, 1]. ``None``: ``f1`` where there are
-        gold answers, else ``score`` where there are scores, else ``agreement``.
+        ``em``, ``f1``, ``acc``, ``score`` or ``agreement``, each in [0, 1]. ``None``: ``f1`` if there are
+        gold answers, else ``score`` if there are scores, else ``agreement``.
     f1
-        Which F1: ``hotpotqa`` or ``squad``.
+        The definition of F1: ``hotpotqa`` or ``squad``.
     cost, cost_model
-        At which cost policies are compared, and what things cost.
+        The cost that compares policies, and the prices.
     answer
-        Which of the answers up to the stop is scored: ``latest``, ``majority``, ``most-confident``,
+        The scored answer among the rounds up to the stop: ``latest``, ``majority``, ``most-confident``,
         ``highest:NAME`` or ``lowest:NAME`` of a signal.
     weights
-        How questions that ran on stand for those that were stopped while the record was made.
+        Weighting of the questions that ran on, for those that a live policy cut.
     fit_on
-        Another record, on whose split ``tune`` policies are fitted.
+        Another record; policies are fitted on its split ``tune``.
     strict
-        Raise where a policy cannot run; else it is left out and the notes say why.
+        Raise if a policy cannot run; else it is left out, and the notes say why.
     resamples, seed
-        Of the paired bootstrap over questions.
+        Number of resamples and seed of the paired bootstrap over questions.
 
     Raises
     ------
     UsageError
-        For an unknown policy, split, metric or cost, and where nothing can run.
+        For an unknown policy, split, metric or cost, and if no policy can run.
     DataError
         For a record that cannot be read.
 
@@ -219,39 +219,39 @@ def choose(
     resamples: int = 1000,
     seed: int = 42,
 ) -> Choice:
-    """Choose the policy that a record speaks for, with what it saves and a proven bound on what it loses.
+    """Choose the best policy for a record, with its saving and a proven bound on its loss.
 
     Parameters
     ----------
     record
-        A record of one loop at its full budget, or where it lies.
+        A record of one loop at its full budget, or its path.
     max_loss
-        Greatest mean loss against the full budget, in (0, 1), as ``0.02`` or ``"2%"``. ``None``: losses of 1,
-        2, 3, 5 and 10 points are proven together.
+        Greatest mean loss against the full budget, in (0, 1), as ``0.02`` or ``"2%"``. ``None``: bounds of 1,
+        2, 3, 5 and 10 points are tested together.
     confidence
-        Probability that all promises hold, in (0, 1).
+        Confidence level of all promises together, in (0, 1).
     loss
-        ``signed``: full budget minus policy; ``drop``: its positive part; ``wrong-stop``: 1 where the
-        full budget is right and the policy is not.
+        ``signed``: full budget minus policy; ``drop``: its positive part; ``wrong-stop``: 1 if the full
+        budget is right and the policy is wrong.
     max_cost, cost_per_error
-        Other aims: the best that costs at most so much a question, or the least sum of cost and errors.
+        Other objectives: the best score at this cost per question, or the least sum of cost and errors.
     max_wrong_stops
-        Greatest share of questions answered wrong although the full budget is right, promised too.
+        Greatest share of questions with a wrong answer where the full budget is right; also promised.
     min_rounds
-        Nothing stops before this round.
+        The first round at which a policy may stop.
     policies
         Further candidates: names, policy files or policies.
     family, rule, grid, correction
-        What is fitted: ``all``, ``rule``, ``thresholds`` (one rule with ``?`` for each number of the grid) or
-        ``fixed``; and how tests of many candidates are corrected.
+        The candidates: ``all``, ``rule``, ``thresholds`` (one rule, ``?`` stands for each number of the
+        grid) or ``fixed``; and the correction for many tests.
     signals, max_signals
-        Signals of the rules, and how many a rule combines.
+        Signals of the rules, and the most that one rule combines.
     path, levels
-        A path of one's own: a rule with ``x`` for a number, and its numbers from safe to bold.
+        Your own path: a rule with ``x`` for a number, and its numbers from safe to bold.
     answer, metric, f1, cost, cost_model, resamples, seed
         As for :func:`replay`.
     tune_split, split
-        Where methods are fitted, and where they are ranked and proven.
+        The split that fits methods, and the split that ranks and tests them.
 
     Raises
     ------
@@ -319,33 +319,33 @@ def search(
     resamples: int = 1000,
     seed: int = 42,
 ) -> SearchResult:
-    """Evaluate every rule of a form, with intervals that hold for all rules looked at together.
+    """Evaluate every rule of a form, with intervals that hold for all rules together.
 
     Parameters
     ----------
     record
-        A labeled record with both splits, or where it lies.
+        A labeled record with both splits, or its path.
     signals
         Names, as a list or separated by commas; a rule uses each at most once.
     form
         ``or``, ``and``: of every subset; ``vote``: k of every subset; ``dnf``: OR of ANDs.
     threshold_grid
-        So many evenly spaced thresholds a signal, or ``"quantiles"`` of its values on the tune split.
+        Number of evenly spaced thresholds per signal, or ``"quantiles"`` of its values on the tune split.
     max_cost
-        Cap on the mean cost a question on the tune split.
+        Greatest mean cost per question on the tune split.
     objective
-        What thresholds and order are chosen by: ``f1``, ``em`` or ``gain-at-cost``; ``None``: the metric.
+        The objective of thresholds and order: ``f1``, ``em`` or ``gain-at-cost``; ``None``: the metric.
     baseline, answer, metric, f1, cost, cost_model, resamples, seed
         As for :func:`replay`.
     tune_split, split
-        Where thresholds are chosen, and where rules are scored.
+        The split that chooses thresholds, and the split that scores rules.
 
     Raises
     ------
     UsageError
         For an unknown signal, a constant one, an unlabeled split, an unknown cost.
     DataError
-        For a split that is missing.
+        For a missing split.
     """
     from suffice.evaluation.choose.search import search as searched
     from suffice.evaluation.settings import SearchSettings
@@ -385,28 +385,28 @@ def diagnose(
     resamples: int = 1000,
     seed: int = 42,
 ) -> Diagnosis:
-    """Tell what each signal is worth: how well it separates right answers from wrong ones.
+    """Measure how well each signal separates right answers from wrong ones.
 
     Parameters
     ----------
     record
-        A labeled record, or where it lies.
+        A labeled record, or its path.
     policies, rules
-        Policies to break down by question type and confidence; none: every fixed number of rounds.
+        Policies to break down by question type and confidence; empty: every fixed number of rounds.
     signals
-        Names, as a list or separated by commas; ``None``: every one that has a value.
+        Names, as a list or separated by commas; ``None``: every signal with a value.
     confidence, threshold
-        The signal that is a policy's confidence at its stop, and where it is divided; ``None``: the policy's
-        own, and its median.
+        The signal that serves as a policy's confidence at its stop, and where to divide it; ``None``: the
+        policy's own, and its median.
     f1, resamples, seed
         As for :func:`replay`.
     tune_split, split
-        Where maps are fitted, and where they are scored.
+        The split that fits calibration maps, and the split that scores them.
 
     Raises
     ------
     UsageError
-        For an unknown signal or policy, and one that the record cannot give.
+        For an unknown signal or policy, and for a signal that the record does not give.
     """
     from suffice.evaluation.diagnose.diagnosis import diagnosis
     from suffice.evaluation.settings import DiagnosisSettings
@@ -440,23 +440,23 @@ def fit(
     Parameters
     ----------
     method
-        ``tasr``, ``ab-rag``, ``stop-rag``, ``micp``, ``gate``, a method of another package, or ``rule`` with
-        the text of one as ``rule=``.
+        ``tasr``, ``ab-rag``, ``stop-rag``, ``micp``, ``gate``, another package's method, or ``rule`` with
+        the rule's text as ``rule=``.
     record
-        A labeled record, or where it lies.
+        A labeled record, or its path.
     preset
         ``corrected``, or ``published``: exactly as in the paper.
     split
-        Questions to fit on; ``None``: ``tune``.
+        The split to fit on; ``None``: ``tune``.
     run
-        Who watches a training that takes long, and where its checkpoint goes.
+        Progress reports of a long training, and the place of its checkpoint.
     options
-        Options of the method, by the names that ``suffice fit METHOD --help`` has.
+        Options of the method, by their names in ``suffice fit METHOD --help``.
 
     Raises
     ------
     UsageError
-        For an unknown method or option, and a split that is missing or unlabeled.
+        For an unknown method or option, and a missing or unlabeled split.
 
     Examples
     --------
@@ -471,9 +471,7 @@ def fit(
     if method != "rule":
         return fit_method(method, record, preset, split, run=run, **options)
     if not isinstance(rule := options.pop("rule", None), str):
-        raise UsageError(
-            "a rule is fitted from its text; type suffice.fit('rule', record, rule='...')"
-        )
+        raise UsageError("a rule needs its text; type suffice.fit('rule', record, rule='...')")
     return fit_rule(rule, record, split=split or FIT_SPLIT, **options)
 
 
@@ -495,7 +493,7 @@ def ask(
     seed: int = 42,
     **loop: Any,
 ) -> Answered:
-    """Answer a question over passages, and stop when the policy says so.
+    """Answer a question over passages, and stop by the policy.
 
     Parameters
     ----------
@@ -504,31 +502,31 @@ def ask(
     corpus
         A file or folder of txt, md and jsonl files, passages, or a retriever.
     model, llm
-        A chat model; or the name of one with ``llm``: ``embedded``, or the base URL of a server that speaks
+        A chat model; or its name, with ``llm`` as ``embedded`` or as the base URL of a server that speaks
         OpenAI's API.
     policy
         A policy, a policy file, ``fixed-K``, the name of a method that needs no fitting, or a rule's text.
         ``None``: the usual rule.
     pipeline, rounds, samples, seed
-        Which loop, its budget in rounds, and the sampled answers a round; ``None``: as the policy needs it.
+        The loop, its budget in rounds, and the sampled answers per round; ``None``: as the policy needs.
     budgets
-        Limits beside the policy.
+        Limits in addition to the policy.
     answer
-        Which answer is returned, as for :func:`replay`.
+        The returned answer, as for :func:`replay`.
     decline_below
-        A confidence in [0, 1] under which no answer is given.
+        A confidence in [0, 1]; below it no answer is returned.
     encoder, retrieval
-        What compares texts where the policy needs it, and how passages are searched.
+        The encoder, if the policy needs one, and the search settings.
     loop
         Further settings of the loop, such as ``prompt``.
 
     Raises
     ------
     UsageError
-        Before the model is asked: for a policy that must be fitted first, or that reads what this loop does
-        not give.
+        Before any model call: for a policy that must be fitted first, or that needs inputs that this loop
+        does not give.
     BackendError, DataError
-        As the model and the retriever raise them.
+        If the model or the retriever raises them.
 
     Examples
     --------

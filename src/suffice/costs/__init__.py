@@ -1,1 +1,1 @@
-"""From usage to cost."""
+"""Costs of recorded rounds, computed from their usage."""

@@ -1,4 +1,4 @@
-"""What each unit of work is charged: prices in US dollars, from a maintained list or by hand, and energy."""
+"""Prices in US dollars, from a maintained list or by hand, and energy."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _HAND_NAMES = ("input", "cached", "output", "call", "retrieval", "rerank")
 class Tariff:
     """A charge for each token, call, retrieval and reranker call, in one unit, each at least 0.
 
-    ``prompt`` is charged for evaluated prompt tokens, ``cached`` for those the server reused, ``call``
-    for model calls. What is charged nothing need not have been recorded.
+    ``prompt`` is charged for prompt tokens (uncached), ``cached`` for cached ones, ``call`` for model calls.
+    Usage without a charge need not be recorded.
     """
 
     prompt: float
@@ -41,7 +41,7 @@ class Tariff:
 
 
 def parse_rates(text: str, *, option: str, known: tuple[str, ...]) -> Mapping[str, float]:
-    """Numbers from text such as ``input=0.15,output=0.60``."""
+    """Parse numbers from text such as ``input=0.15,output=0.60``."""
     rates: dict[str, float] = {}
     for part in text.split(","):
         name, equals, number = (piece.strip() for piece in part.partition("="))
@@ -73,7 +73,7 @@ class PriceTier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """What a model costs in US dollars."""
+    """Prices of a model in US dollars."""
 
     input: float
     cached: float
@@ -129,10 +129,10 @@ class Prices:
 
 
 def parse_prices(text: str) -> Prices:
-    """Prices by hand: ``input=0.15,cached=0.075,output=0.60``, in USD per million tokens.
+    """Parse prices given by hand: ``input=0.15,cached=0.075,output=0.60``, in USD per million tokens.
 
-    ``cached`` defaults to ``input``: every prompt token then pays the same, so that no cached tokens
-    need be recorded. ``call``, ``retrieval`` and ``rerank`` are USD each, 0 by default.
+    ``cached`` defaults to ``input``: then every prompt token costs the same, and the record needs no cached
+    tokens. ``call``, ``retrieval`` and ``rerank`` are USD each, 0 by default.
 
     Examples
     --------
@@ -148,23 +148,23 @@ def parse_prices(text: str) -> Prices:
 
 
 def prices_of(model: str, provider: str | None = None, *, on: date | None = None) -> Prices:
-    """Prices of a model by the list of the package ``genai-prices``; nothing is downloaded.
+    """Return a model's prices from the list of the package ``genai-prices``, without a download.
 
     Parameters
     ----------
     model
-        A name the list knows, perhaps with its provider before a colon: ``openai:gpt-5-mini``.
+        A name in the list, perhaps with its provider before a colon: ``openai:gpt-5-mini``.
     provider
-        The list's name of who sells it; ``None``: the one that the model's name suggests.
+        The provider's name in the list; ``None``: the one that the model's name suggests.
     on
-        The day whose prices hold (default: today). Where they change within a day, those of noon, UTC.
+        The day of the prices (default: today). If they change within a day, those of noon, UTC.
 
     Raises
     ------
     MissingExtra
-        When the package is not installed.
+        If the package is not installed.
     UsageError
-        When the list has no such model, with near names, or no prices per token for it.
+        If the list has no such model (with similar names), or no prices per token for it.
     """
     listed = require("genai_prices", extra="prices", purpose="prices by a model's name")
     snapshot = require("genai_prices.data_snapshot", extra="prices", purpose="a price list")
@@ -199,7 +199,7 @@ def _unknown(providers: Any, model: str, provider: str | None) -> str:
 
 
 def _prices(rates: Any, source: str, day: date) -> Prices:
-    """One level of prices for every prompt length at which any of them changes."""
+    """Return one level of prices for every prompt length at which any of them changes."""
     if rates.input_mtok is None or rates.output_mtok is None:
         raise UsageError(
             f"{source} has no price per input and output token; give prices by hand: {_BY_HAND}"
@@ -231,10 +231,10 @@ class EnergyModel(Tariff):
 
     Notes
     -----
-    The defaults stand for a model of 8 billion parameters in 16 bits on one data-centre GPU that draws
+    The defaults represent a model of 8 billion parameters in 16 bits on one data-center GPU that draws
     700 W (the board limit of an H100 SXM, data sheet: 989 TFLOP/s dense in 16 bits, 3.35 TB/s).
 
-    - Evaluating is bound by arithmetic: 2 x 8e9 FLOP a token at 40% of the peak is 40 microseconds,
+    - Reading is bound by arithmetic: 2 x 8e9 FLOP a token at 40% of the peak is 40 microseconds,
       times 700 W is 0.028 J; rounded, 0.03 J.
     - Generating is bound by memory: all 16 GB of weights are read once for a batch, at 60% of the
       bandwidth in 8 ms; shared by 16 sequences that is 0.5 ms a token, times 700 W is 0.35 J.
@@ -264,7 +264,7 @@ class EnergyModel(Tariff):
 
 
 def parse_energy(text: str) -> EnergyModel:
-    """Constants by hand, in joules: ``prompt=0.03,completion=0.35``; those left out keep the defaults.
+    """Parse constants in joules: ``prompt=0.03,completion=0.35``; others keep their defaults.
 
     Examples
     --------

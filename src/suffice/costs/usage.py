@@ -1,7 +1,7 @@
-"""What recorded rounds cost a policy as it would be run: it pays for what it reads.
+"""The cost of each recorded round under a policy, as if the policy were deployed.
 
-One registry, :data:`COSTS`, holds every cost under a fixed name: the word of ``--cost``, a key of
-``replay --json``, and what can be an axis or a constraint.
+One registry, :data:`COSTS`, holds every cost under a fixed name. ``--cost`` takes the name,
+``replay --json`` has it as a key, and a chart or a constraint may use it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _RANKED_LOOPS = frozenset({"cumulative", "budgeted"})
 
 
 class UnknownCostError(UsageError):
-    """A cost was asked for that the record does not hold; the message says what is missing where."""
+    """The record does not hold the wanted cost; the message says what is missing and where."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostReads:
-    """What a policy reads before it stops, and so pays for in every round; by default nothing."""
+    """Inputs that a policy reads and pays for in every round; by default none."""
 
     answers: bool = False
     samples: bool = False
@@ -48,10 +48,10 @@ class CostReads:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostModel:
-    """How usage is charged, and what turns it into dollars (``None``: no prices) and joules.
+    """Settings of costs: the charging rule, prices (``None``: no dollars) and energy.
 
-    ``charge``: ``as-run``, what a policy costs where it runs; ``published``, every recorded round's answer
-    up to the stop, read or not, as the papers charge.
+    ``charge``: ``as-run``, the cost if deployed; ``published``, every recorded round's answer up to the stop,
+    read or not, as in the papers.
     """
 
     prices: Prices | None = None
@@ -69,9 +69,9 @@ _UNSAID = {
 
 
 class RecordedUsage:
-    """A record's columns, each read once, and what its calls were for; (n_questions, n_rounds) throughout.
+    """Usage columns of a record, read once each; (n_questions, n_rounds) throughout.
 
-    ``lengths`` gives how long the lists of a column are, where the record need not be asked.
+    ``lengths`` gives known lengths of a column's lists, so that the record need not be read.
     """
 
     def __init__(self, traces: TraceSet, lengths: Callable[[str], _Array] | None = None) -> None:
@@ -81,18 +81,18 @@ class RecordedUsage:
 
     @property
     def source(self) -> str:
-        """Where the record came from."""
+        """The record's source."""
         return self.traces.origin.source
 
     def column(self, name: str) -> _Array:
-        """A column without holes."""
+        """Return a column without missing values."""
         values = self.sparse(name)
         if values is None:
             raise UnknownCostError(f"{self.source} has no column {name!r}{_UNSAID.get(name, '')}")
         return self.known(values, f"column {name!r}")
 
     def sparse(self, name: str) -> _Array | None:
-        """A column as recorded, NaN: null; ``None``: no such column."""
+        """Return a column as recorded, NaN: null; ``None``: no such column."""
         if name in self._columns:
             return self._columns[name]
         values = self.traces.column(name)
@@ -101,17 +101,17 @@ class RecordedUsage:
         return values
 
     def filled(self, name: str, otherwise: _Array) -> _Array:
-        """A column as recorded, ``otherwise`` where it is null or there is no such column."""
+        """Return a column as recorded, ``otherwise`` if it is null or absent."""
         recorded = self.sparse(name)
         return otherwise if recorded is None else np.where(np.isnan(recorded), otherwise, recorded)
 
     def of_answers(self, name: str, alone: _Array) -> _Array:
-        """What answers took: as recorded, else ``alone`` where nothing else was asked; 0 without one."""
+        """Return the answers' usage: as recorded, else ``alone`` if nothing else was asked; 0 without one."""
         inferred = np.where(self.only_answers, alone, np.nan)
         return np.where(self.traces.answered, self.filled(name, inferred), self.nothing)
 
     def lengths(self, column: str, *, null: int | None = 0) -> _Array:
-        """How long each list of a column is; a null one as long as ``null`` says."""
+        """Return the length of each list of a column; a null counts as ``null``."""
         if not self.traces.has(column):
             return self.nothing
         lengths = self._lengths(column)
@@ -120,7 +120,7 @@ class RecordedUsage:
         return np.where(np.isnan(lengths) & self.traces.exists, float(null), lengths)
 
     def known(self, values: _Array, what: str) -> _Array:
-        """The values, refused where one is null, negative or infinite."""
+        """Return the values; refuse null, negative or infinite ones."""
         exists = self.traces.exists
         wrong = exists & ~((values >= 0) & (values < np.inf))
         if wrong.any():
@@ -135,15 +135,15 @@ class RecordedUsage:
 
     @cached_property
     def nothing(self) -> _Array:
-        """Zero for every recorded round."""
+        """Return zero for every recorded round."""
         return np.where(self.traces.exists, 0.0, np.nan)
 
     @cached_property
     def sample_calls(self) -> _Array:
-        """Sample calls a round; 0 where nothing tells them from answering calls.
+        """Return sample calls per round; 0 if nothing tells them from answering calls.
 
-        Where ``sample_calls`` is null, samples are taken to be the sample calls if there are fewer of them
-        than calls, since an answer was then made as well.
+        If ``sample_calls`` is null, each sample counts as a call if there are fewer samples than calls,
+        since another call then made the answer.
         """
         calls, inferred = self.sparse("llm_calls"), self.nothing
         if calls is None:
@@ -155,16 +155,16 @@ class RecordedUsage:
 
     @cached_property
     def asked(self) -> _Array:
-        """Calls without those of samples; where nothing tells the two apart every call counts."""
+        """Return calls without sample calls; if nothing tells them apart, every call counts."""
         calls = self.column("llm_calls") - self.sample_calls
         return self.known(calls, "llm_calls less the calls of samples")
 
     @cached_property
     def answer_calls(self) -> _Array:
-        """Calls spent on a round's answer alone; the other calls are what its loop needs to go on.
+        """Return calls for a round's answer alone; the loop needs the others to go on.
 
-        Records without ``answer_calls``: a loop that the record names tells it; in an unknown loop with
-        one call a round, that call answers.
+        Without ``answer_calls`` the record's loop decides; in an unknown loop with one call per round, we
+        assume that this call produced the answer.
         """
         asked, run = self.asked, self.traces.origin.run
         if run.get("pipeline") in _CHOOSING_LOOPS:
@@ -186,14 +186,14 @@ class RecordedUsage:
 
     @cached_property
     def only_answers(self) -> NDArray[np.bool_]:
-        """Rounds whose loop asked nothing besides the answer, or that count no calls in an unknown loop."""
+        """Return rounds whose only calls are for the answer, or without counted calls in an unknown loop."""
         if self.sparse("llm_calls") is None and "pipeline" not in self.traces.origin.run:
             return self.traces.answered
         return np.equal(self.asked, self.answer_calls) & self.traces.answered
 
     @cached_property
     def samples_answer(self) -> bool:
-        """Whether answers are chosen among samples, so that whoever reads samples pays for the answers."""
+        """Whether answers are chosen among samples, so that reading samples pays for the answers."""
         calls = self.sparse("llm_calls")
         if calls is None or not self.traces.has("samples"):
             return False
@@ -202,7 +202,7 @@ class RecordedUsage:
 
 
 class _Ledger:
-    """What is paid in every recorded round, by the name of the cost; (n_questions, n_rounds) throughout."""
+    """Payments of every recorded round, by cost; (n_questions, n_rounds) throughout."""
 
     def __init__(
         self, record: RecordedUsage, reads: CostReads, model: CostModel, part: _Part = "all"
@@ -214,7 +214,7 @@ class _Ledger:
         self._costs: dict[str, _Array] = {}
 
     def cost(self, name: str) -> _Array:
-        """A cost of each round, at least 0; NaN where no round was recorded."""
+        """Return a cost of each round, at least 0; NaN without a recorded round."""
         if name not in self._costs:
             cost = COSTS[name]
             apart = self.part == "answer" and not cost.of_answers
@@ -226,7 +226,7 @@ class _Ledger:
         self._costs.clear()
 
     def read(self, values: _Array) -> _Array:
-        """What is paid of something that a policy reads to decide: nothing where its budget ends."""
+        """Return the cost of an input that a policy reads; none in the round of its budget."""
         n_rounds = self.record.traces.n_rounds
         last = n_rounds if self.reads.until is None else self.reads.until
         if self.reads.at_end or not 1 <= last <= n_rounds:
@@ -236,7 +236,7 @@ class _Ledger:
         return values
 
     def divided(self, whole: _Array, answer: Callable[[], _Array]) -> _Array:
-        """What this ledger's part pays of calls, tokens or seconds that hold an answer's."""
+        """Return this ledger's part of calls, tokens or seconds that include an answer's."""
         if self.part == "all":
             return whole
         return answer() if self.part == "answer" else whole - answer()
@@ -272,7 +272,7 @@ def _passages(ledger: _Ledger) -> _Array:
 
 # --- tokens ---------------------------------------------------------------------------------------
 def _tokens(name: str) -> Callable[[_Ledger], _Array]:
-    """Tokens of the loop and its answers, with those of samples and verdicts where they are read."""
+    """Return tokens of the loop and its answers, plus those of samples and verdicts that are read."""
 
     def paid(ledger: _Ledger) -> _Array:
         record = ledger.record
@@ -287,15 +287,15 @@ def _tokens(name: str) -> Callable[[_Ledger], _Array]:
 
 
 def _answer_tokens(record: RecordedUsage, name: str) -> _Array:
-    """Tokens of a round's answer alone: where nothing else was asked, all of them."""
+    """Return tokens of a round's answer alone: if nothing else was asked, all of them."""
     tokens = record.of_answers(f"answer_{name}", record.column(name))
     return record.known(tokens, f"column 'answer_{name}', the tokens of the answers alone,")
 
 
 def _cached_tokens(ledger: _Ledger) -> _Array:
-    """As recorded; where a policy asked nothing before its stop, what round 1 reused at most.
+    """Return cached tokens as recorded; a policy without calls before its stop reuses round 1's at most.
 
-    That is what every prompt begins with: the rounds before were never sent (METHODS, costs as run).
+    Every prompt begins with round 1, and the rounds between were never sent (METHODS, costs as run).
     """
     cached = _tokens("cached_tokens")(ledger)
     if ledger.part != "answer" or ledger.reads.samples or ledger.reads.verdicts:
@@ -307,7 +307,7 @@ def _cached_tokens(ledger: _Ledger) -> _Array:
 
 
 def _judge_tokens(ledger: _Ledger, name: str) -> _Array:
-    """Tokens of the judge's calls; a round without such a call has none, whatever its column holds."""
+    """Return tokens of the judge's calls; none for a round without such a call."""
     asked = ledger.cost("judge_calls") > 0
     if not asked.any():
         return ledger.record.nothing
@@ -321,7 +321,7 @@ def _judge_tokens(ledger: _Ledger, name: str) -> _Array:
 
 # --- seconds --------------------------------------------------------------------------------------
 def _seconds(ledger: _Ledger) -> _Array:
-    """Wall seconds; those of samples and verdicts apart where they were recorded apart."""
+    """Return wall seconds; those of samples and verdicts apart if recorded apart."""
     record = ledger.record
     seconds = record.column("latency_s")
     for kind, reads in (("sample", ledger.reads.samples), ("judge", ledger.reads.verdicts)):
@@ -336,14 +336,14 @@ def _seconds(ledger: _Ledger) -> _Array:
 def _answer_seconds(ledger: _Ledger, whole: _Array) -> _Array:
     """Seconds of a round's answer alone.
 
-    Where they were not recorded and nothing else was asked, all of them; none for a policy that reads
-    samples or verdicts, which then pays every round's seconds.
+    If they are not recorded and nothing else was asked, they are all seconds. They are 0 for a policy that
+    reads samples or verdicts, which pays every round's seconds anyway.
     """
     record = ledger.record
     alone = record.nothing if ledger.reads.samples or ledger.reads.verdicts else whole
     seconds = record.of_answers("answer_latency_s", alone)
     return record.known(
-        np.minimum(seconds, whole), "column 'answer_latency_s', the seconds of the answers alone,"
+        np.minimum(seconds, whole), "column 'answer_latency_s' (seconds of the answers alone)"
     )
 
 
@@ -351,9 +351,9 @@ def _answer_seconds(ledger: _Ledger, whole: _Array) -> _Array:
 
 
 def _usd(ledger: _Ledger) -> _Array:
-    """Dollars; a round's answering tokens are taken as one request, whose length prices the round.
+    """Return dollars; a round's answering tokens count as one request, whose length sets the price.
 
-    Its samples repeat that prompt, and its verdicts are asked over the same evidence.
+    Its samples repeat that prompt, and its verdicts read the same evidence.
     """
     prices = ledger.model.prices
     if prices is None:
@@ -372,7 +372,7 @@ def _usd(ledger: _Ledger) -> _Array:
 
 
 def _charged(ledger: _Ledger, tariff: Tariff) -> _Array:
-    """Usage times charges. What is charged nothing, or the same, is not asked for."""
+    """Multiply usage by charges; usage with a zero or equal charge is not read."""
     one_price = tariff.prompt == tariff.cached
     units = {
         "prompt_tokens": tariff.prompt if one_price else 0.0,
@@ -395,8 +395,8 @@ def _charged(ledger: _Ledger, tariff: Tariff) -> _Array:
 class Cost:
     """A cost with a fixed name.
 
-    ``label`` and ``unit`` name it on axes and in tables (no unit: a count); ``compute`` gives it for
-    each recorded round. ``of_answers``: whether an answer costs any of it; what does not is the loop's.
+    ``label`` and ``unit`` name it on axes and in tables (no unit: a count); ``compute`` returns it for each
+    recorded round. ``of_answers``: whether answers have a part in it; otherwise it is the loop's alone.
     """
 
     name: str
@@ -423,7 +423,7 @@ _ALL = (
     Cost(
         name="cached_tokens",
         label="cached tokens",
-        summary="prompt tokens that the server reused",
+        summary="prompt tokens served from cache",
         compute=_cached_tokens,
     ),
     Cost(
@@ -435,7 +435,7 @@ _ALL = (
     Cost(
         name="evaluated_tokens",
         label="uncached prompt tokens",
-        summary="prompt tokens that the server had not cached",
+        summary="prompt tokens not served from cache",
         compute=lambda ledger: ledger.cost("prompt_tokens") - ledger.cost("cached_tokens"),
     ),
     Cost(
@@ -497,21 +497,21 @@ _ALL = (
 )
 COSTS: Mapping[str, Cost] = MappingProxyType({cost.name: cost for cost in _ALL})
 TOKENS = ("evaluated_tokens", "prompt_tokens")
-"""What tokens are: prompt tokens without those reused, where the record tells, else all of them."""
+"""The cost "tokens": uncached prompt tokens if the record tells them, else all prompt tokens."""
 USUAL_COSTS = ("usd", *TOKENS, "llm_calls", "rounds")
 """What policies are compared at unless a cost is named: the first that is known and that fixed budgets
 differ in. Over a fixed ranking every fixed-k is one call, and a frontier at calls would say nothing."""
 
 
 def find_cost(name: str) -> Cost:
-    """The cost of that name."""
+    """Return the cost with that name."""
     if name not in COSTS:
         raise UsageError(unknown_name("cost", name, COSTS))
     return COSTS[name]
 
 
 class StopCosts(Mapping[str, "_Array | None"]):
-    """What stopping after each round costs, by name, computed when asked for."""
+    """Costs of stopping after each round, by name, computed on first use."""
 
     def __init__(self, ledgers: tuple[_Ledger, ...]) -> None:
         self._ledgers = ledgers
@@ -535,7 +535,7 @@ class StopCosts(Mapping[str, "_Array | None"]):
         return len(COSTS)
 
     def known(self, name: str) -> _Array:
-        """Each round's own costs summed up to the stop, and the answer of the stop."""
+        """Return each round's own costs summed up to the stop, plus the answer of the stop."""
         loop, *answers = self._ledgers
         summed = np.cumsum(loop.cost(name), axis=1)
         if answers:
@@ -553,12 +553,12 @@ def stop_costs(
     model: CostModel | None = None,
     answered: bool = True,
 ) -> StopCosts:
-    """What stopping after each round costs, (n_questions, n_rounds); ``None``: unknown somewhere.
+    """Return the costs of stopping after each round, (n_questions, n_rounds); ``None``: partly unknown.
 
-    A policy pays what the loop needs to go on, the samples, verdicts and reranker scores that it reads,
-    and every answer up to its stop if it reads answers, else the one at its stop (METHODS, costs as
-    run). So a cost may fall from one round to the next: the answers of fixed-k are those of round k alone.
-    NaN past a question's last recorded round. Not ``answered``: the least that any later stop costs.
+    A policy pays for the loop itself and for the samples, verdicts and reranker scores that it reads. It
+    pays for every answer up to its stop if it reads answers, else for the one at its stop (METHODS, costs as
+    run). So a cost may fall from one round to the next: fixed-k pays for the answer of round k alone. NaN
+    past a question's last recorded round. Not ``answered``: the least cost of any later stop.
     """
     record = traces if isinstance(traces, RecordedUsage) else RecordedUsage(traces)
     reads, model = reads or CostReads(), model or CostModel()
@@ -577,7 +577,7 @@ def cost_matrix(
     reads: CostReads | None = None,
     model: CostModel | None = None,
 ) -> _Array:
-    """One cost of :func:`stop_costs`, (n_questions, n_rounds)."""
+    """Return one cost of :func:`stop_costs`, (n_questions, n_rounds)."""
     find_cost(name)
     try:
         return stop_costs(traces, reads=reads, model=model).known(name)

@@ -1,4 +1,4 @@
-"""A table with one row per question and round, by a map of its columns; TASR's files are one of them."""
+"""Import of tables with one row per question and round, by a map of their columns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 
 
 def fields_of(value: Any, name: str = "") -> Iterator[str]:
-    """The fields of a value, as a map names them: ``usage.in``, ``hits[].doc``."""
+    """Return the fields of a value by their path in a map: ``usage.in``, ``hits[].doc``."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from fields_of(inner, f"{name}.{key}" if name else key)
@@ -37,7 +37,7 @@ def fields_of(value: Any, name: str = "") -> Iterator[str]:
 
 
 def number(row: Row, value: Any, column: str) -> float:
-    """A number, or text of one."""
+    """Return a number, or the number in a text."""
     try:
         if isinstance(value, str | int | float):  # true and false are a signal's 1 and 0
             return float(value)
@@ -47,7 +47,7 @@ def number(row: Row, value: Any, column: str) -> float:
 
 
 def numbers_by_name(row: Row, value: Any, column: str) -> dict[str, float]:
-    """Of an object, of JSON text of one, or of the pairs that a map column gives."""
+    """Return numbers by name, from an object, its JSON text, or the pairs of a map column."""
     if isinstance(value, str):
         value = row.json(value, column)
     try:
@@ -69,13 +69,13 @@ def _refuse_objects(row: Row, value: Any, column: str) -> None:
 
 
 def texts(row: Row, value: Any, column: str) -> list[str]:
-    """Texts of a cell; an object is refused with its fields."""
+    """Return the texts of a cell; refuse an object and name its fields."""
     _refuse_objects(row, value, column)
     return row.texts(value, column)
 
 
 def cell(row: Row, value: Any, column: str, kind: pa.DataType) -> Any:
-    """The value as the schema's column takes it; NaN, as a table writes a missing number: none."""
+    """Return the value for the schema's column; NaN, a table's missing number, counts as none."""
     if kind.num_fields:
         return _items(row, value, column, kind.value_type)
     if isinstance(value, float) and math.isnan(value):
@@ -102,7 +102,7 @@ def cell(row: Row, value: Any, column: str, kind: pa.DataType) -> Any:
 
 
 def _items(row: Row, value: Any, column: str, item: pa.DataType) -> Any:
-    """Lists, and of passages and tokens the parts that the schema knows."""
+    """Return lists; of passages and tokens the parts that the schema knows."""
     if str(item) == "string":
         return texts(row, row.listed(column) if isinstance(value, str) else value, column)
     if isinstance(value, str):
@@ -164,7 +164,7 @@ TASR: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How a table is to be read, see :func:`suffice.traces.import_`; ``notes`` takes what is to be known."""
+    """The layout of a table, see :func:`suffice.traces.import_`; ``notes`` collects notes."""
 
     columns: Mapping[str, str] = field(default_factory=dict)
     rounds_from: Literal[0, 1] | None = None
@@ -174,7 +174,7 @@ class Layout:
 
 
 def read_columns(path: Path, layout: Layout) -> tuple[QuestionRecord, ...]:
-    """Records of a file whose columns hold the roles of ``layout.columns``."""
+    """Return the records of a file whose columns have the roles in ``layout.columns``."""
     broken: list[DataError] = []
     return read_table(open_table(path, broken), layout, broken)
 
@@ -182,11 +182,11 @@ def read_columns(path: Path, layout: Layout) -> tuple[QuestionRecord, ...]:
 def read_table(
     table: FileTable, layout: Layout, broken: Sequence[DataError] = ()
 ) -> tuple[QuestionRecord, ...]:
-    """Records of rows, whose ``broken`` lines are known.
+    """Return the records of rows; ``broken`` are its invalid lines.
 
-    Id, round, question, answer and gold answers are also read from columns of the schema's names, and without
-    any roles every column that bears one. Cells are read by what their column holds; where cells are text,
-    lists are JSON. A blank cell there, and a null, is no value.
+    Id, round, question, answer and gold answers are also read from columns with the schema's names; without
+    any roles, every column with such a name is read. The column decides how a cell is read. In text cells
+    lists are JSON. A blank text cell, or a null, is no value.
     """
     held = _columns(table, layout)
     problems = [_Problem("broken lines", None, error) for error in broken]
@@ -241,7 +241,7 @@ def read_table(
 
 
 def _first_round(lines: Mapping[str, Sequence[_Line]], layout: Layout) -> int:
-    """The number of a first round; asked for where a round 0 may be a closed-book answer or not."""
+    """Return the number of a first round; ask if a round 0 may or may not be a closed-book answer."""
     if layout.rounds_from is not None:
         return layout.rounds_from
     zeros = [line for rows in lines.values() for line in rows if line.cells.get("round") == 0]
@@ -288,13 +288,13 @@ def _columns(table: FileTable, layout: Layout) -> dict[str, str]:
 
 
 def _with_fields(table: FileTable, columns: Sequence[str]) -> FileTable:
-    """The table with the fields within some columns for names."""
+    """Return the table with the fields inside some columns as names."""
     fields = (name for row in table.rows(list(columns)) for name in fields_of(row.values))
     return replace(table, names=tuple(dict.fromkeys(fields)))
 
 
 def _head(table: FileTable, column: str) -> str:
-    """The column that a field lies in: ``tok`` of ``tok.in``, ``hits`` of ``hits[].doc``."""
+    """Return the column of a field: ``tok`` of ``tok.in``, ``hits`` of ``hits[].doc``."""
     return column if column in table.names else re.split(r"\[\]|\.", column)[0]
 
 
@@ -305,7 +305,7 @@ def _any_within(column: str, fields: Sequence[str]) -> bool:
 def _lines(
     table: FileTable, held: Mapping[str, str], problems: list[_Problem]
 ) -> dict[str, list[_Line]]:
-    """The rows by question; ``problems`` takes what is wrong with others."""
+    """Return the rows by question; ``problems`` collects the errors of other rows."""
     heads = {column: _head(table, column) for column in held.values()}
     lines: dict[str, list[_Line]] = {}
     for whole in table.rows(tuple(dict.fromkeys(heads.values()))):
@@ -320,7 +320,7 @@ def _lines(
 
 
 def _at(row: Row, column: str, head: str) -> Any:
-    """What a row holds in a column, or in a field within it."""
+    """Return a row's value in a column, or in a field inside it."""
     value = row.values.get(head)
     if column == head:
         return value
@@ -361,7 +361,7 @@ def _question_id(row: Row, held: Mapping[str, str]) -> str:
     text = None if value is None else cell(row, value, held[role], _TYPES[role])
     text = text and (text.strip() if row.untyped or role == "question_id" else text)
     if not text:
-        raise row.error("is empty; it tells the questions apart", held[role])
+        raise row.error("is empty; each question needs one", held[role])
     return str(text) if role == "question_id" else text_id(text)
 
 
@@ -432,7 +432,7 @@ def _passages(
 # --- a question -------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """What is wrong with a question; ``None``: with a line or a row that names none."""
+    """An error of a question; ``None``: of a line, or of a row without a question."""
 
     kind: Literal["wrong cells", "broken lines", "repeated rounds", "questions with gaps"]
     question: str | None
@@ -440,15 +440,13 @@ class _Problem:
 
 
 def _refusal(problems: Sequence[_Problem], *, skips: bool) -> DataError:
-    """The first thing that is wrong, and the options that mend it; ``skips``: something is left without."""
+    """Return the first error with the options that help; ``skips``: something can be left out."""
     kinds = {problem.kind for problem in problems}
     ways = []
     if "repeated rounds" in kinds:
         ways.append("--duplicates last (or first) to keep one of each")
     if skips and kinds - {"repeated rounds"}:
-        ways.append(
-            "--skip-invalid to leave out lines and questions with something missing or wrong"
-        )
+        ways.append("--skip-invalid to leave out incomplete or invalid lines and questions")
     error = problems[0].error
     more = f" ({len(problems) - 1:,} more are wrong)" if len(problems) > 1 else ""
     said = f"{error.message}{more}{'; add ' if ways else ''}{'; '.join(ways)}"
@@ -458,7 +456,7 @@ def _refusal(problems: Sequence[_Problem], *, skips: bool) -> DataError:
 def _by_round(
     rows: Sequence[_Line], first: int, duplicates: str, repeats: list[_Problem]
 ) -> dict[int, _Line] | None:
-    """Rows by round, counted from 1, perhaps with 0, each once; ``None``: a round is missing."""
+    """Return rows by round, counted from 1, perhaps with 0, each once; ``None``: a round is missing."""
     kept: dict[int, _Line] = {}
     for line in rows:
         number = line.cells["round"] + 1 - first
@@ -472,7 +470,7 @@ def _by_round(
 
 
 def _record(rows: dict[int, _Line]) -> QuestionRecord:
-    """A question of its rows by round."""
+    """Return a question from its rows by round."""
     lines = tuple(rows.values())
     shared = _agreed(lines)
     closed = rows.pop(0, None)
@@ -495,7 +493,7 @@ def _record(rows: dict[int, _Line]) -> QuestionRecord:
 
 
 def _agreed(lines: Sequence[_Line]) -> dict[str, Any]:
-    """What the rows say of their question; a blank agrees with everything."""
+    """Return the question's fields from its rows; a blank agrees with everything."""
     shared: dict[str, Any] = {}
     for line in lines:
         for name in _SHARED:

@@ -1,4 +1,4 @@
-"""Reading data files: JSON, JSON lines, CSV, plain or gzip, or Parquet, and checked access to fields."""
+"""Readers of JSON, JSON lines, CSV and Parquet files, plain or gzip, with checked access to fields."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_BYTES = 2 << 30  # of text that are read of a file at once
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """A question, its gold record, and the passages that belong to it (in file order; may be none)."""
+    """A question, its gold record, and its own passages (in file order; may be none)."""
 
     question: Question
     gold: Gold
@@ -37,9 +37,9 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One question of a file, with where it stands; ``untyped``: every value is text, as in CSV.
+    """One question of a file with its place; ``untyped``: every value is text, as in CSV.
 
-    Or an object within it, whose columns are named with their ``place``.
+    It may also be an object inside one; then ``place`` prefixes its columns.
     """
 
     file: str
@@ -49,26 +49,26 @@ class Row:
     place: str = ""
 
     def error(self, message: str, column: str | None = None) -> DataError:
-        """An error that names file, row and column."""
+        """Return an error that names file, row and column."""
         named = ".".join(part for part in (self.place, column) if part)
         return DataError(message, file=self.file, row=self.number, column=named or None)
 
     def inside(self, column: str, value: Any) -> Row:
-        """An object within it; nothing: an empty one."""
+        """Return an object inside it; absent: an empty one."""
         if not isinstance(value, dict | None):
             raise self.error(f"must be an object, found {value!r:.60}", column)
         place = f"{self.place}.{column}" if self.place else column
         return Row(self.file, self.number, value or {}, place=place)
 
     def objects(self, column: str) -> list[dict[str, Any]]:
-        """A list of objects; absent or null: none."""
+        """Return a list of objects; absent or null: none."""
         values = self.rows(column, default=[])
         if not all(isinstance(value, dict) for value in values):
             raise self.error(f"must be a list of objects, found {values!r:.60}", column)
         return values
 
     def amount(self, column: str, most: float) -> Any:
-        """A whole number from 0, or nothing."""
+        """Return a whole number from 0, or nothing."""
         value = self.values.get(column)
         whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
         if not (value is None or whole):
@@ -76,7 +76,7 @@ class Row:
         return value
 
     def moment(self, column: str) -> datetime | None:
-        """A moment, or nothing; without a zone it is taken for UTC."""
+        """Return a time, or nothing; a time without a zone counts as UTC."""
         stated = self.values.get(column)
         if stated is None:
             return None
@@ -85,15 +85,15 @@ class Row:
             return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
         except (OverflowError, TypeError, ValueError) as error:
             raise self.error(
-                f"must be a moment as 2026-01-31T12:00:00Z, found {stated!r:.40}", column
+                f"must be a time as 2026-01-31T12:00:00Z, found {stated!r:.40}", column
             ) from error
 
     def text(self, column: str, *, default: str | None = None) -> str:
-        """A string field; absent or null: ``default``, an error without one."""
+        """Return a string field; absent or null: ``default``, an error without one."""
         return self._of(str, column, default)
 
     def rows(self, column: str, *, default: list[Any] | None = None) -> list[Any]:
-        """A list field; absent or null: ``default``, an error without one."""
+        """Return a list field; absent or null: ``default``, an error without one."""
         return self._of(list, column, default)
 
     def _of(self, kind: type[T], column: str, default: T | None) -> T:
@@ -105,14 +105,14 @@ class Row:
         return value
 
     def required(self, column: str) -> str:
-        """A string field that is not blank."""
+        """Return a string field that is not blank."""
         value = self.text(column)
         if not value.strip():
             raise self.error("is empty", column)
         return value
 
     def listed(self, column: str | None) -> Any:
-        """A value; where cells are text, one that begins as a list is read as JSON."""
+        """Return a value; in text cells, a value that begins as a list is read as JSON."""
         value = None if column is None else self.values.get(column)
         if not (self.untyped and isinstance(value, str) and value.strip().startswith("[")):
             return value
@@ -120,20 +120,20 @@ class Row:
             return strict_json(value)
         except (ValueError, RecursionError) as error:
             raise self.error(
-                f'begins as a list and is no JSON ({error}); write several as ["a", "b"], and one '
+                f'begins as a list but is not JSON ({error}); write several as ["a", "b"], and one '
                 f"that begins so as a list of one; found {value!r:.60}",
                 column,
             ) from error
 
     def json(self, text: str, column: str) -> Any:
-        """What JSON in a cell says."""
+        """Parse the JSON in a cell."""
         try:
             return strict_json(text)
         except (ValueError, RecursionError) as error:
             raise self.error(f"no JSON ({error}), found {text!r:.60}", column) from error
 
     def texts(self, value: Any, column: str | None) -> list[str]:
-        """Texts of a cell: a text, a number, or a list of them."""
+        """Return the texts of a cell: a text, a number, or a list of them."""
         texts = []
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, int | float) and not isinstance(item, bool):
@@ -188,7 +188,7 @@ def _row(value: Any, path: Path, number: int) -> Row:
 
 
 def json_lines(path: Path, broken: list[DataError] | None = None) -> Iterator[Row]:
-    """Rows of a file with one object a line; blank lines are passed over, ``broken`` ones kept there."""
+    """Yield the rows of a file with one object per line; skip blank lines, collect ``broken`` ones."""
     lines = (line for line in _content(path).split("\n") if line.strip())
     for number, line in enumerate(lines):
         try:
@@ -200,7 +200,7 @@ def json_lines(path: Path, broken: list[DataError] | None = None) -> Iterator[Ro
 
 
 def json_documents(path: Path, broken: list[DataError] | None = None) -> Iterator[Row]:
-    """Rows of a file that holds one object, a list of them, or one a line."""
+    """Return the rows of a file that holds one object, a list of them, or one per line."""
     try:
         whole = strict_json(_content(path))
     except (ValueError, RecursionError) as error:
@@ -223,14 +223,14 @@ class FileTable:
 
     @classmethod
     def of(cls, path: Path, rows: Iterable[Row]) -> FileTable:
-        """A table of rows that are read already."""
+        """Make a table of rows that are in memory already."""
         held = list(rows)
         names = tuple(dict.fromkeys(name for row in held for name in row.values))
         return cls(str(path), names, lambda _: iter(held))
 
 
 def plain_suffix(path: Path) -> str:
-    """A file's ending in small letters, that before ``.gz``.
+    """Return a file's ending in lower case, the one before ``.gz``.
 
     >>> plain_suffix(Path("questions.CSV.gz"))
     '.csv'
@@ -240,11 +240,11 @@ def plain_suffix(path: Path) -> str:
 
 
 def open_table(path: Path, broken: list[DataError] | None = None) -> FileTable:
-    """The rows and columns of a file, by its ending; ``broken`` takes what is wrong with lines of JSON."""
+    """Open the rows and columns of a file by its ending; ``broken`` collects invalid lines of JSON."""
     opener = _OPENERS.get(plain_suffix(path))
     if opener is None:
         raise DataError(
-            f"is no file of rows; it must end in {', '.join(TABLE_SUFFIXES)}", file=str(path)
+            f"is not a table; its name must end in {', '.join(TABLE_SUFFIXES)}", file=str(path)
         )
     return opener(path, broken)
 
@@ -258,7 +258,7 @@ def _objects(path: Path, broken: list[DataError] | None) -> FileTable:
 
 
 def _separated(path: Path, _broken: list[DataError] | None) -> FileTable:
-    """Every cell is text: ``007`` stays an id."""
+    """Read separated values; every cell is text, so ``007`` stays an id."""
     between = "\t" if plain_suffix(path) == ".tsv" else ","
     try:
         lines = list(
@@ -271,7 +271,7 @@ def _separated(path: Path, _broken: list[DataError] | None) -> FileTable:
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if not names or repeated:
         found = f"found {repeated[0]!r} twice" if repeated else "found nothing"
-        raise DataError(f"its first line must name the columns, each once; {found}", file=str(path))
+        raise DataError(f"its first line must name each column once; {found}", file=str(path))
 
     def rows(_: Collection[str]) -> Iterator[Row]:
         for number, line in enumerate(cells):
@@ -322,7 +322,7 @@ TABLE_SUFFIXES: tuple[str, ...] = tuple(_OPENERS)
 def parse_column_map(
     text: str, allowed: Sequence[str], *, free: str | None = None
 ) -> dict[str, str]:
-    """Columns by role; roles that begin with ``free`` may be any.
+    """Parse columns by role; roles that begin with ``free`` may have any name.
 
     >>> parse_column_map("question=q, signals.gap=hits[].gap", ["question"], free="signals.")
     {'question': 'q', 'signals.gap': 'hits[].gap'}
@@ -350,7 +350,7 @@ def check_roles(roles: Iterable[str], allowed: Sequence[str], *, free: str | Non
 
 
 def no_column(table: FileTable, role: str, wanted: str, command: str) -> DataError:
-    """Of a column that is not there; ``command`` says what to type before the map."""
+    """Return the error for a missing column; ``command`` says what to type before the map."""
     listed = ", ".join(repr(name) for name in table.names) or "none"
     return DataError(
         f"has no column {wanted!r} for the {role}; it has: {listed}; name the right one: "
@@ -360,13 +360,13 @@ def no_column(table: FileTable, role: str, wanted: str, command: str) -> DataErr
 
 
 def text_id(text: str) -> str:
-    """An id made of a text, the start of its SHA-256."""
+    """Return an id for a text: the start of its SHA-256."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 # --- examples ---------------------------------------------------------------------------------------
 def unique_ids(names: Iterable[str]) -> list[str]:
-    """The names with ``#2``, ``#3``, ... at repeats.
+    """Return the names with ``#2``, ``#3``, ... at repeats.
 
     >>> unique_ids(["Ardel", "Caldra", "Ardel"])
     ['Ardel', 'Caldra', 'Ardel#2']
@@ -378,7 +378,7 @@ def unique_ids(names: Iterable[str]) -> list[str]:
 
 
 def drop_empty(answers: Iterable[str], row: Row) -> tuple[str, ...]:
-    """Gold answers without repeats and blanks; a blank one is dropped with a warning."""
+    """Return gold answers without repeats and blanks; a blank one gives a warning."""
     all_answers = list(answers)
     kept = tuple(dict.fromkeys(answer for answer in all_answers if answer.strip()))
     if any(not answer.strip() for answer in all_answers):
@@ -398,7 +398,7 @@ def read_rows(
     *,
     id_column: str = "id",
 ) -> tuple[Example, ...]:
-    """Build examples until ``limit``; ``build`` returns ``None`` for a row to pass over."""
+    """Build examples up to ``limit``; ``build`` returns ``None`` to skip a row."""
     examples: list[Example] = []
     seen: dict[str, int] = {}
     passed_over = 0

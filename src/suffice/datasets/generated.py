@@ -1,8 +1,8 @@
-"""Questions about an invented world, from a seed.
+"""Questions about an invented world, generated from a seed.
 
-Nothing in it exists, so no model can know an answer; every answer stands in the question's passages.
-Any number of questions: number ``i`` does not depend on how many are drawn. Passages with the same id
-have the same text, so the passages of many questions can be pooled by id.
+The world is invented, so no model can know an answer; the question's passages hold every answer.
+Question ``i`` is the same whatever the number of questions. Passages with the same id have the same
+text, so you can pool the passages of many questions by id.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _rng(key: str) -> random.Random:
 
 # --- names ------------------------------------------------------------------------------------------
 def _names(seed: int, start: int, count: int) -> list[str]:
-    """Of a world's endless order: short names first, then longer ones, no two alike."""
+    """Yield the names of a world, endlessly: short ones first, then longer ones, without repeats."""
     first, vowels, inner, last = texts()["names"].values()
     syllables = len(inner) * len(vowels)
     short = len(first) * len(vowels) * syllables * len(last)
@@ -60,7 +60,7 @@ def _names(seed: int, start: int, count: int) -> list[str]:
 
 
 def _given_name(rng: random.Random, pronoun: str) -> str:
-    """A first name for ``she`` or ``he``; not unique."""
+    """Return a first name for ``she`` or ``he``; not unique."""
     parts = texts()["given_names"]
     return str(rng.choice(parts["first"]) + rng.choice(parts["inner"]) + rng.choice(parts[pronoun]))
 
@@ -73,7 +73,7 @@ _NAMES_PER_REGION = 1 + 2 * _TOWNS + _PEOPLE + _WORKS + _ORGANISATIONS
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """Something of a region with its facts by name; a fact that is another entity is its key."""
+    """An entity of a region with its facts by name; a fact that is another entity is its key."""
 
     key: str
     name: str
@@ -82,18 +82,18 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Entities that know each other, by kind: ``t`` towns, ``p`` people, ``w`` works, ``o`` organisations."""
+    """Entities with relations, by kind: ``t`` towns, ``p`` people, ``w`` works, ``o`` organizations."""
 
     name: str
     groups: Mapping[str, tuple[Entity, ...]]
 
     def entity(self, key: str) -> Entity:
-        """The entity with this key."""
+        """Return the entity with this key."""
         return self.groups[kind_of(key)][int(key.rsplit("-", 1)[1][1:])]
 
 
 def kind_of(key: str) -> str:
-    """``t``, ``p``, ``w`` or ``o``: the letter before a key's last number."""
+    """Return ``t``, ``p``, ``w`` or ``o``: the letter before a key's last number."""
     return key.rsplit("-", 1)[1][0]
 
 
@@ -188,7 +188,7 @@ def _organisations(
 
 
 def build_region(seed: int, number: int) -> Region:
-    """Region ``number`` of the world ``seed``; the same on every machine and Python version."""
+    """Build region ``number`` of the world ``seed``, the same on every machine and Python version."""
     rng = _rng(f"region {seed} {number}")
     name, *names = _names(seed, number * _NAMES_PER_REGION, _NAMES_PER_REGION)
     key, era = f"world{seed}-r{number}", rng.randrange(1610, 1790)
@@ -325,7 +325,7 @@ _ENTRIES = {"t": _town, "p": _person, "w": _work, "o": _organisation}
 
 
 def entry(region: Region, key: str) -> Passage:
-    """The entry of one entity: 35 to 60 words, its facts put plainly."""
+    """Write the entry of one entity: 35 to 60 words that state its facts plainly."""
     entity = region.entity(key)
     sentences = _ENTRIES[kind_of(key)](_Writer(region, entity, _rng(f"prose {key}")))
     return Passage(id=key, title=entity.name, text=" ".join(sentences))
@@ -360,7 +360,7 @@ def _surroundings(writer: _Writer, number: int) -> dict[str, Any]:
 
 
 def nearby(region: Region, key: str, number: int) -> Passage:
-    """An entry that names the entity more often than its own does, without its facts."""
+    """Write an entry that names the entity more often than its own entry does, without its facts."""
     own = f"{key}-n{number}"
     writer = _Writer(region, region.entity(key), _rng(f"prose {own}"))
     writer.words |= _surroundings(writer, number)
@@ -397,7 +397,7 @@ _Draft = tuple[str, tuple[str, ...], tuple[str, ...]]  # text, answers, ids of g
 
 
 def _chain(region: Region, path: str, rng: random.Random) -> _Draft | None:
-    """Follow a path from a random entity; ``None`` when it ends early or runs in a circle."""
+    """Follow a path from a random entity; ``None``: it ends early or runs in a circle."""
     kind, *links, asked = path.split(".")
     key = rng.choice(region.groups[kind]).key
     gold, phrase = [key], _mention(region, key)
@@ -439,7 +439,7 @@ def _draft(region: Region, kind: str, rng: random.Random) -> _Draft:
 def _passages(
     region: Region, gold: tuple[str, ...], heads: int, rng: random.Random
 ) -> tuple[Passage, ...]:
-    """Gold, entries that name gold entities, then others of the same kinds first; shuffled."""
+    """Return passages, shuffled: gold, entries that name gold entities, then others of the same kinds."""
     passages = [entry(region, key) for key in gold]
     for place, key in enumerate(gold):
         if place < heads:
@@ -463,7 +463,7 @@ _MIX = ("1hop",) * 8 + ("bridge",) * 6 + ("comparison",) * 2 + ("3hop",) * 3 + (
 
 @lru_cache(maxsize=4)
 def _examples(seed: int, place: int) -> tuple[Example, ...]:
-    """The questions about a region, of the types above in an order of its own; no two are alike."""
+    """Return the questions about a region, of the types above in a random order, without repeats."""
     kinds, region = list(_MIX), build_region(seed, place)
     _rng(f"mix {seed} {place}").shuffle(kinds)
     examples = []
@@ -484,7 +484,7 @@ def _examples(seed: int, place: int) -> tuple[Example, ...]:
 
 
 def generate(limit: int, *, seed: int = 42) -> Iterator[Example]:
-    """The first questions of the world ``seed``, one at a time."""
+    """Yield the first questions of the world ``seed``."""
     for number in range(limit):
         region, place = divmod(number, len(_MIX))
         yield _examples(seed, region)[place]

@@ -1,4 +1,4 @@
-"""Logs of inspect_ai: JSON, or ``.eval``, which is a zip of JSON."""
+"""Import of inspect_ai logs: JSON, or ``.eval``, a zip of JSON."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ _DAMAGED = (zipfile.BadZipFile, NotImplementedError, ValueError, RecursionError,
 def read_inspect(path: Path) -> tuple[QuestionRecord, ...]:
     """Records of a log's samples; the second epoch of ``q1`` is ``q1#2``.
 
-    The target is gold. A use of a tool opens a round, those of one message share it. Scores given while a
-    sample ran (``score(state)``) are those of the round, with the answer that was scored, and the sample's
-    own the last round's: C, I, P and N are 1, 0, .5 and 0, and what is no number in 0 to 1 is left out.
+    The target is gold. A tool use opens a round; those of one message share it. Scores during a sample
+    (``score(state)``) belong to their round, with the scored answer; the sample's own score belongs to the
+    last round. C, I, P and N are 1, 0, .5 and 0; other values outside [0, 1] are left out.
     """
     records: list[QuestionRecord] = []
     empty = 0
@@ -86,12 +86,12 @@ def _samples(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def _of_zip(path: Path) -> Iterator[Mapping[str, Any]]:
-    """The samples of a ``.eval``, in order; no more bytes are unpacked than their directory says."""
+    """Yield the samples of a ``.eval`` in order; unpack no more bytes than its directory states."""
     try:
         with zipfile.ZipFile(path) as archive:
             parts = [part for part in archive.infolist() if part.filename.startswith("samples/")]
             if not parts and "header.json" not in archive.namelist():
-                raise DataError("is a zip, and no log of inspect_ai", file=str(path))
+                raise DataError("is a zip, but not a log of inspect_ai", file=str(path))
             for part in parts:
                 sample = strict_json(_unpacked(path, archive, part))
                 yield from objects_in([sample])
@@ -114,13 +114,13 @@ def _unpacked(path: Path, archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> by
     with pa.input_stream(pa.py_buffer(packed), compression="zstd") as unpacking:
         content: bytes = unpacking.read(part.file_size + 1)
     if zlib.crc32(content) != part.CRC:
-        raise ValueError("its content is not what the directory says")
+        raise ValueError("its content differs from its directory")
     return content
 
 
 # --- a sample ---------------------------------------------------------------------------------------
 def _record(row: Row) -> QuestionRecord | None:
-    """``None``: it holds no call to a model and no use of a tool."""
+    """Return the record of a sample; ``None``: it holds no model call and no tool use."""
     values = row.values
     number, epoch = values.get("id"), values.get("epoch", 1)
     if not isinstance(number, str | int) or isinstance(number, bool):
@@ -156,7 +156,7 @@ def _record(row: Row) -> QuestionRecord | None:
 
 
 def _text(row: Row, content: Any) -> str:
-    """A text, perhaps kept apart under a number, or the texts of parts."""
+    """Return a text, perhaps stored apart under a number, or the texts of parts."""
     if isinstance(content, str) and content.startswith(_ATTACHED):
         held = child(row.values, "attachments").get(content.removeprefix(_ATTACHED))
         return held if isinstance(held, str) else content
@@ -167,7 +167,7 @@ def _text(row: Row, content: Any) -> str:
 
 
 def _answer(row: Row) -> str | None:
-    """What was handed in, else the last text; ``None``: it ended while it asked for a tool."""
+    """Return the submitted answer, else the last text; ``None``: it ended with a tool call."""
     for event in reversed(children(row.values, "events")):
         used = event.get("event") == "tool" and not event.get("error")
         if used and event.get("function") in ANSWERING:
@@ -256,7 +256,7 @@ def _tokens(row: Row, output: Mapping[str, Any]) -> tuple[Token, ...] | None:
 
 
 def _scoring(events: Sequence[Mapping[str, Any]]) -> frozenset[Any]:
-    """Spans in which a scorer worked, whose calls are not the loop's."""
+    """Return the spans of scorers, whose calls do not belong to the loop."""
     inside: set[Any] = set()
     for event in events:  # a span begins before those within it
         if event.get("event") == "span_begin" and (
@@ -271,7 +271,7 @@ def _message(output: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _asks(message: Mapping[str, Any]) -> bool:
-    """Whether it asks for a tool other than to hand in its answer."""
+    """Whether it calls a tool other than to submit its answer."""
     return any(tool.get("function") not in ANSWERING for tool in children(message, "tool_calls"))
 
 

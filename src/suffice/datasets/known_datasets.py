@@ -1,4 +1,4 @@
-"""Data sets by name: public ones, generated ones, and files of questions of the user's own."""
+"""Data sets by name: public, generated, and the user's own files of questions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _Found = tuple[list[Passage], list[str]]  # passages, and the ids of the gold on
 def _example(
     row: Row, own: str, answers: Sequence[str], found: _Found, kind: str | None = None
 ) -> Example:
-    """The question of a row, whose id stands in the column ``own``."""
+    """Return the question of a row, with its id from the column ``own``."""
     passages, gold = found
     return Example(
         question=Question(id=row.required(own), text=row.required("question"), type=kind),
@@ -42,7 +42,7 @@ def _example(
 
 
 def _titled(pieces: Sequence[tuple[str, str]]) -> list[Passage]:
-    """Passages of titles and texts with ids ``title``, ``title#2`` for the second of that title."""
+    """Return passages of titles and texts with ids ``title``, ``title#2`` for the second with that title."""
     ids = unique_ids(title for title, _ in pieces)
     return [
         Passage(id=own, title=title, text=text)
@@ -80,7 +80,7 @@ def _hotpotqa(row: Row) -> Example:
 
 # --- MuSiQue ----------------------------------------------------------------------------------------
 def _musique(row: Row) -> Example | None:
-    """Paragraphs get ids ``idx:title``, since titles repeat; ``None``: it cannot be answered."""
+    """Return an example with ids ``idx:title``, since titles repeat; ``None``: unanswerable."""
     if row.values.get("answerable") is False:
         return None
     passages, gold = {}, []
@@ -126,12 +126,12 @@ QUESTION_ROLES: Mapping[str, tuple[str, ...]] = {
 
 
 def columns_of(path: str | Path, columns: Mapping[str, str] | None = None) -> Mapping[str, str]:
-    """The columns by role that :func:`read_questions` reads of a file."""
+    """Return the columns of a file by role, as :func:`read_questions` reads them."""
     return _within(open_table(Path(path)), columns or {})
 
 
 def _within(table: FileTable, named: Mapping[str, str]) -> Mapping[str, str]:
-    """Those that are named, and the first of the usual names of each other role."""
+    """Return the named columns, and for each other role the first of its usual names."""
     held: dict[str, str] = {}
     for role, usual in QUESTION_ROLES.items():
         column = named.get(role) or next((name for name in usual if name in table.names), None)
@@ -145,16 +145,16 @@ def _within(table: FileTable, named: Mapping[str, str]) -> Mapping[str, str]:
 def read_questions(
     path: str | Path, columns: Mapping[str, str] | None = None, *, limit: int | None = None
 ) -> tuple[Example, ...]:
-    """Questions of a file, in file order; the first ``limit`` of them. They bring no passages.
+    """Read the first ``limit`` questions of a file, in file order, without passages.
 
-    ``columns`` are the file's by ``question``, ``answers``, ``id`` and ``type``; all but the question may
-    be missing, and for a role that is not named the first of the usual names is taken.
+    ``columns`` maps ``question``, ``answers``, ``id`` and ``type`` to the file's columns. All but the
+    question may be missing; a role without an entry takes the first of its usual names.
 
     Notes
     -----
-    Answers are a text, a number, or a list of them; in CSV a list is written as JSON, ``["a", "b"]``. None
-    and blank ones: unlabelled. Without a column for them, ids are made of the questions' texts, so that
-    they stay when rows are added.
+    Answers are a text, a number, or a list of them; in CSV a list is JSON, ``["a", "b"]``. No answers, or
+    blank ones: unlabeled. Without a column, ids come from the questions' texts, so they stay the same when
+    rows are added.
     """
     path = Path(path)
     table = open_table(path)
@@ -189,7 +189,7 @@ def _id(row: Row, column: str) -> str:
 
 
 def _cell_text(row: Row, column: str | None) -> str:
-    """A text or a whole number, as text; nothing: empty."""
+    """Return a text or a whole number as text; absent: empty."""
     value = None if column is None else row.values.get(column)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
@@ -213,13 +213,13 @@ DATASETS: tuple[str, ...] = ("generated", *_PUBLIC)
 
 
 def is_question_file(name: str) -> bool:
-    """Whether a name is that of a file of questions, and no data set's."""
+    """Whether a name is that of a question file, and no data set's."""
     path = Path(name)
     return name not in DATASETS and (plain_suffix(path) in TABLE_SUFFIXES or path.exists())
 
 
 def dataset_name(name: str) -> str:
-    """A data set's name, or a question file as it was named."""
+    """Return a data set's name, or a question file as typed."""
     if name in DATASETS or is_question_file(name):
         return name
     raise UsageError(
@@ -243,7 +243,7 @@ def load(
     if is_question_file(name):
         if path is not None:
             raise UsageError(
-                f"the questions are read from {name}; drop --data {path}, which goes with the name of a data "
+                f"the questions come from {name}; drop --data {path}, which goes with the name of a data "
                 f"set ({', '.join(DATASETS[1:])})"
             )
         return read_questions(name, columns, limit=limit)

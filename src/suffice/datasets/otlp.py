@@ -1,4 +1,4 @@
-"""Spans in OTLP JSON: runs of agents by the GenAI conventions of OpenTelemetry, or by OpenInference's."""
+"""Import of agent spans in OTLP JSON, by OpenTelemetry's GenAI conventions or OpenInference's."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ _SAID = (
 
 
 def read_otlp(path: Path) -> tuple[QuestionRecord, ...]:
-    """Records of the agents in a file of exported traces: one document, a list, or one a line.
+    """Read the agents in a file of exported traces: one document, a list, or one per line.
 
-    The outermost span of an agent (``invoke_agent``, AGENT; or of a chain, which has a question of its own)
-    is a question. The i-th search below it (``retrieval``, ``execute_tool``; RETRIEVER, TOOL) opens round i;
-    those that overlap share one, and what happens within a search belongs to it.
+    The outermost span of an agent (``invoke_agent``, AGENT; or of a chain with its own question) is a
+    question. The i-th search below it (``retrieval``, ``execute_tool``; RETRIEVER, TOOL) opens round i.
+    Overlapping searches share a round, and everything inside a search belongs to it.
     """
     spans: dict[tuple[str, str], _Span] = {}
     for row in json_documents(path):
@@ -79,7 +79,7 @@ def read_otlp(path: Path) -> tuple[QuestionRecord, ...]:
             known = spans.setdefault((span.trace, span.id), span)
             if replace(known, row=span.row, failed=span.failed) != span:
                 raise span.error(
-                    f"stands twice, with other values in row {known.row.number}; keep the finished row"
+                    f"appears twice, with other values in row {known.row.number}; keep the finished row"
                 )
     if not spans:
         raise DataError("holds no span", file=str(path))
@@ -131,7 +131,7 @@ class _Span:
         return self.first("gen_ai.tool.call.arguments", "input.value")
 
     def told(self, which: str, roles: Sequence[str]) -> str | None:
-        """Its ``input`` or ``output``, as far as it says: the last text of one of the roles."""
+        """Return its ``input`` or ``output``, if recorded: the last text of one of the roles."""
         values = [
             self.attributes.get(f"gen_ai.{which}.messages"),
             self.numbered(f"llm.{which}_messages"),
@@ -142,7 +142,7 @@ class _Span:
         return next((text for value in values if value and (text := _said(value, roles))), None)
 
     def numbered(self, prefix: str) -> list[dict[str, Any]]:
-        """OpenInference's flattened lists of messages and documents."""
+        """Return OpenInference's flattened lists of messages and documents."""
         found: dict[int, dict[str, Any]] = {}
         for name, value in self.attributes.items():
             match = _NUMBERED.fullmatch(name)
@@ -163,7 +163,7 @@ class _Span:
         )
 
     def below(self) -> Iterator[_Span]:
-        """The span and all under it, a parent before its children."""
+        """Return the span and all below it, a parent before its children."""
         waiting = [self]
         while waiting:
             span = waiting.pop()
@@ -215,7 +215,7 @@ def _span(row: Row, values: Mapping[str, Any]) -> _Span:
 
 
 def _nanoseconds(row: Row, span: str, value: Any) -> int:
-    """A moment, which JSON writes as a text since it is too long for a number there."""
+    """Return a time, which JSON holds as text since it is too long for a number there."""
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,19}", value):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < _MOST_NS:
@@ -250,14 +250,14 @@ def _value(row: Row, span: str, value: Any, depth: int = 0) -> Any:
 
 # --- trees ------------------------------------------------------------------------------------------
 def _roots(spans: Mapping[tuple[str, str], _Span], file: str) -> list[_Span]:
-    """The outermost spans of agents, in the order in which they began."""
+    """Return the outermost spans of agents, in the order of their start."""
     tops: list[_Span] = []
     for span in spans.values():
         parent = spans.get((span.trace, span.parent))
         (tops if parent is None else parent.children).append(span)
     reached = {id(span) for top in tops for span in top.below()}
     if lost := next((span for span in spans.values() if id(span) not in reached), None):
-        raise lost.error("its parents form a circle; export the trace again")
+        raise lost.error("its parents form a cycle; export the trace again")
     agents = {id(top): list(_outermost(top)) for top in tops}
     roots = [agent for top in tops for agent in agents[id(top)]]
     for top in tops:
@@ -281,7 +281,7 @@ def _roots(spans: Mapping[tuple[str, str], _Span], file: str) -> list[_Span]:
 
 
 def _outermost(top: _Span) -> Iterator[_Span]:
-    """Agents that no other contains; a chain that was asked nothing itself only holds others."""
+    """Return agents inside no other agent; a chain without a question of its own only holds others."""
     waiting = [top]
     while waiting:
         span = waiting.pop()
@@ -298,13 +298,13 @@ def _is_asked(span: _Span) -> bool:
 
 # --- what was said ----------------------------------------------------------------------------------
 def _unwrapped(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A message; LangChain's own forms have it one level below."""
+    """Return a message; LangChain's own forms hold it one level below."""
     inner = (message[name] for name in ("kwargs", "data") if isinstance(message.get(name), dict))
     return next(inner, message)
 
 
 def _said(value: Any, roles: Sequence[str]) -> str | None:
-    """The text of a value: plain, the last message of one of the roles, or under an object's usual name."""
+    """Return the text of a value: plain, the last message of a role, or under an object's usual name."""
     for _ in range(_DEEPEST):
         if isinstance(value, str):
             whole = loaded(value)
@@ -318,7 +318,7 @@ def _said(value: Any, roles: Sequence[str]) -> str | None:
 
 
 def _inner(value: Any, roles: Sequence[str]) -> Any:
-    """One level below: of messages the last of one of the roles, of a message its texts."""
+    """Go one level down: from messages to the last one of a role, from a message to its texts."""
     if isinstance(value, list):
         messages = [_unwrapped(item) for item in value if isinstance(item, dict)]
         of_role = [m for m in messages if str(m.get("role", m.get("type", ""))).lower() in roles]
@@ -369,7 +369,7 @@ def _question(root: _Span, *, alone: bool) -> QuestionRecord:
 
 
 def _in_order(root: _Span) -> list[tuple[_Span, _Span | None]]:
-    """Searches and calls under an agent as they began, each with the search that it belongs to."""
+    """Return searches and calls of an agent by start, each with the search around it."""
     found: list[tuple[_Span, _Span | None]] = []
     waiting: list[tuple[_Span, _Span | None]] = [(child, None) for child in root.children]
     while waiting:
@@ -403,7 +403,7 @@ def _call(span: _Span, *, within: bool) -> Call:
 
 
 def _search(span: _Span, *, joined: bool) -> Search:
-    """A search with the documents of all that happened within it."""
+    """Return a search with all documents found inside it."""
     inside = [inner for inner in span.below() if inner is span or inner.kind == "search"]
     passages = [passage for inner in inside for passage in _documents(inner)]
     result = span.first("gen_ai.tool.call.result", "output.value")
@@ -424,7 +424,7 @@ def _search(span: _Span, *, joined: bool) -> Search:
 
 
 def _documents(span: _Span) -> list[Passage]:
-    """Of either convention; what is no document is said."""
+    """Return documents of either convention; note values that are no documents."""
     stated = span.attributes.get(DOCUMENTS)
     documents = loaded(stated) if isinstance(stated, str) else stated
     if documents is None:

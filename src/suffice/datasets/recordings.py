@@ -1,4 +1,4 @@
-"""Recordings made elsewhere, and labels that became known later, into records."""
+"""Import of recordings made elsewhere, and of labels that arrive later."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from suffice.trace.rounds.schema import SCHEMA
 from suffice.trace.rounds.trace_set import TraceSet
 from suffice.trace.rounds.writer import write_new
 
-_ELSE = "a table with a row per round is read by --format columns"
+_ELSE = "for a table with one row per round type --format columns"
 
 
 def _seen(names: Mapping[str, Any]) -> str:
@@ -55,12 +55,12 @@ def _seen(names: Mapping[str, Any]) -> str:
 
 # --- FlashRAG ---------------------------------------------------------------------------------------
 def flashrag_table(path: Path) -> FileTable:
-    """``intermediate_data.json`` of an iterative pipeline; iteration 0 is round 1."""
+    """Read ``intermediate_data.json`` of an iterative pipeline; iteration 0 is round 1."""
     return FileTable.of(path, (part for row in json_documents(path) for part in _iterations(row)))
 
 
 def _iterations(row: Row) -> Iterator[Row]:
-    """The query of a round is what the pipeline sends: the question, then with the last answer behind."""
+    """Return the rounds; each query is what the pipeline sends: the question, later with the last answer."""
     output = row.inside("output", row.values.get("output"))
     total = next(n for n in count() if f"pred_iter_{n}" not in output.values)
     if not total or total < sum(name.startswith("pred_iter_") for name in output.values):
@@ -94,7 +94,7 @@ def _iterations(row: Row) -> Iterator[Row]:
 
 
 def _documents(output: Row, name: str) -> dict[str, dict[str, Any]]:
-    """Documents found, each once; the first line of ``contents`` is the title."""
+    """Return the found documents, each once; the first line of ``contents`` is the title."""
     passages: dict[str, dict[str, Any]] = {}
     for held in output.objects(name):
         document = output.inside(name, held)
@@ -112,10 +112,10 @@ def _documents(output: Row, name: str) -> dict[str, dict[str, Any]]:
 
 # --- LoopGain ---------------------------------------------------------------------------------------
 def loopgain_table(path: Path) -> FileTable:
-    """Trials of loopgain-bench under the largest fixed budget (B20), which nothing stopped.
+    """Read loopgain-bench trials under the largest fixed budget (B20), which nothing stopped.
 
-    Only the last round has an answer. Signal ``error`` is the loop's own; the score is 1 - error where the
-    file's errors lie in 0 to 1, and else 1 where the cell's target was reached and 0 before.
+    Only the last round has an answer. Signal ``error`` is the loop's own. The score is 1 - error if the
+    file's errors lie in [0, 1]; else it is 1 once the cell's target is reached, and 0 before.
     """
     rows = list(json_lines(path))
     header = next((row.values for row in rows if row.values.get("_header")), {})
@@ -150,7 +150,7 @@ def loopgain_table(path: Path) -> FileTable:
 
 
 def _budget(row: Row) -> tuple[Any, list[float]]:
-    """What the condition with the largest budget returned, and its errors by round."""
+    """Return the answer and the errors by round under the largest budget."""
     conditions = row.inside("conditions", row.values.get("conditions"))
     budgets = [name for name in conditions.values if re.fullmatch(r"B\d{1,4}", name)]
     if not budgets:
@@ -175,7 +175,7 @@ _RUN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """A format of recordings: what reads a file of it, what such a file is, what to know of what was read."""
+    """A format of recordings: its reader, its file type, and its notes."""
 
     read: Callable[[Path, Layout], tuple[QuestionRecord, ...]]
     meaning: str
@@ -239,19 +239,19 @@ def import_traces(
 ) -> Written:
     """Read recordings made elsewhere and write them as a trace set: all of them, or nothing.
 
-    ``files`` are one or several of a ``format`` (a name of :data:`FORMATS`); a question's rounds stand in one
-    of them. ``out`` is a ``.parquet`` file or a directory, where nothing may stand yet. The notes of what is
-    returned say what the recording lacks and what to do. The rest is for tables, not for the runs of agents.
+    ``files`` are one or several of a ``format`` (a name of :data:`FORMATS`); all rounds of a question are in
+    one of them. ``out`` is a new ``.parquet`` file or directory. The returned notes say what the recording
+    lacks and what to do. The other arguments are for tables, not for agent runs.
 
-    ``columns`` has the file's columns by what they hold: names of the schema, ``passage_ids``,
-    ``passage_titles``, ``passage_texts``, ``passage_scores`` and ``signals.NAME``. A field within a column is
-    ``usage.in``, of each item of a list ``hits[].doc``. Seconds may be in smaller units, as ``latency_ms``:
-    what holds them, or the column, ends in the unit. Without a map every column with a name of the schema is
-    read, with one only ``question_id``, ``round``, ``question``, ``answer`` and ``gold_answers`` beside it.
+    ``columns`` maps roles to the file's columns: names of the schema, ``passage_ids``, ``passage_titles``,
+    ``passage_texts``, ``passage_scores`` and ``signals.NAME``. A field inside a column is ``usage.in``; of
+    each item of a list it is ``hits[].doc``. Seconds may be in smaller units: then the role or the column
+    ends in the unit, as ``latency_ms``. Without a map every column with a name of the schema is read. With a
+    map only ``question_id``, ``round``, ``question``, ``answer`` and ``gold_answers`` are read beside it.
     ``rounds_from`` is the number of a question's first round; 1: a round 0 is the closed-book answer;
-    ``None``: 1, and an error where most questions have a round 0, or one retrieved something. ``duplicates``
-    says which of several rows of one round stands. ``skip_invalid`` leaves out questions that lack a round or
-    have a wrong cell, with a note.
+    ``None``: 1, and an error if most questions have a round 0, or one retrieved something. ``duplicates``
+    chooses among several rows of one round. ``skip_invalid`` drops questions that lack a round or have an
+    invalid cell, with a note.
     """
     kind = FORMATS.get(format)
     if kind is None:
@@ -317,7 +317,7 @@ def import_traces(
 
 
 def _read(path: Path, kind: Format, layout: Layout) -> tuple[QuestionRecord, ...]:
-    """The records of a file; an error names it, and what it should be where the whole is not that."""
+    """Read the records of a file; an error names it and its expected type."""
     try:
         return kind.read(path, layout)
     except DataError as error:
@@ -386,23 +386,20 @@ def label_traces(
     skip_unknown: bool = False,
     skip_invalid: bool = False,
 ) -> Written:
-    """Add gold answers, types, groups or scores that became known later: to a store, or a copy of the record.
+    """Add gold answers, types, groups or scores later: to a store, or to a copy of the record.
 
-    ``source`` is a Parquet file or a directory of them, left as it is, or a store; ``out`` a ``.parquet``
-    file or a directory, neither of which may be there yet, or ``None``: into the store. ``labels`` are
-    labels, or a file of JSON lines, JSON, CSV or Parquet with a row a label. ``columns`` has its columns by
-    what they hold, of :data:`LABEL_ROLES`: ``question_id`` (or ``question``, its text: the label is of every
-    question of that text) and others; default: those of the same name. ``replace``: where the record says
-    otherwise the label holds. ``skip_unknown`` leaves out labels of questions that are not recorded, with a
-    note.
+    ``source`` is a Parquet file or a directory of them, which stays unchanged, or a store. ``out`` is a new
+    ``.parquet`` file or directory, or ``None``: into the store. ``labels`` are labels, or a file of JSON
+    lines, JSON, CSV or Parquet with one label per row. ``columns`` maps :data:`LABEL_ROLES` to its columns:
+    ``question_id`` (or ``question``, for every question with that text) and others; default: columns of the
+    same name. ``replace``: the label overrides the record. ``skip_unknown`` drops labels of unrecorded
+    questions, with a note.
     """
     store = live_store(source)
     if out is not None:
         check_free(Path(out))
     elif store is None or replace:
-        raise UsageError(
-            "only a store takes labels, and keeps those it has; write a copy: --out NEW"
-        )
+        raise UsageError("only a store can be labeled in place; write a copy: --out NEW")
     read = read_source(source, skip_invalid=skip_invalid)
     name = read.origin.source
     notes: list[str] = []
@@ -413,7 +410,7 @@ def label_traces(
         place = "the labels given"
         given = list(labels)
         if columns:
-            raise UsageError("columns name those of a file of labels; these are labels already")
+            raise UsageError("columns goes with a file of labels; these are labels already")
     try:
         merged = Labels.of(given)
         known = frozenset(read.question_ids)
@@ -429,7 +426,7 @@ def label_traces(
     if unknown := merged.unknown(known):
         named = ", ".join(map(repr, unknown[:10]))
         more = f" and {len(unknown) - 10:,} more" * (len(unknown) > 10)
-        of = f"{len(unknown):,} of {len(merged.questions):,} labelled questions"
+        of = f"{len(unknown):,} of {len(merged.questions):,} labeled questions"
         said = f"{of} are not in {name}: {named}{more}"
         if not skip_unknown:
             near = did_you_mean(unknown[0], read.question_ids)
@@ -441,7 +438,7 @@ def label_traces(
         notes.append(f"{said}; they were left out")
     if not fitted:
         raise DataError(
-            "labels no question of the record: every row is empty, or of a question that is not recorded",
+            "labels no question of the record: every row is empty, or names an unrecorded question",
             file=place,
         )
     conflicts = [] if replace else [error for _, error in fitted.conflicts(rows, name)]
@@ -449,7 +446,7 @@ def label_traces(
         more = f" ({len(conflicts) - 1:,} more)" if len(conflicts) > 1 else ""
         raise DataError(conflicts[0].message + more, file=place, column=conflicts[0].column)
     labelled = len(fitted.questions)
-    notes.insert(0, f"{labelled:,} of {len(known):,} questions were labelled")
+    notes.insert(0, f"{labelled:,} of {len(known):,} questions were labeled")
     if out is None and store is not None:
         for label in given:
             if label.question_id in fitted.questions and any(label.parts()):
@@ -464,7 +461,7 @@ def label_traces(
 def _read_labels(
     path: Path, columns: Mapping[str, str], read: TraceSet, notes: list[str]
 ) -> list[Label]:
-    """The labels of a file; a row that says nothing of its question is passed over and counted."""
+    """Read the labels of a file; skip and count rows without any label."""
     table = open_table(path)
     command = f"suffice traces label {read.origin.source} {path}"
     check_roles(columns, LABEL_ROLES)
@@ -488,14 +485,14 @@ def _read_labels(
         blank += not found
         labels += found
     if blank:
-        notes.append(f"{blank:,} rows of {path} say nothing of their question")
+        notes.append(f"{blank:,} rows of {path} hold no label")
     return labels
 
 
 def _labels(
     row: Row, held: Mapping[str, str], ids: Mapping[str, Collection[str]] | None
 ) -> list[Label]:
-    """Of a row: one, or where questions are known by their text one for each of that text."""
+    """Return the labels of a row: one, or one for each question with the row's text."""
     values: dict[str, Any] = {}
     for role, column in held.items():
         value = row.values.get(column)
@@ -511,9 +508,7 @@ def _labels(
     if not {*LABEL_COLUMNS} & {*values}:
         return []
     if key is None:
-        raise row.error(
-            "is empty; it tells the questions apart", held.get("question_id", "question")
-        )
+        raise row.error("is empty; each question needs one", held.get("question_id", "question"))
     place = f"{row.file}, row {row.number}"
     try:
         return [

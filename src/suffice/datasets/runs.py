@@ -1,9 +1,8 @@
-"""Runs of agents as rounds, and trajectories in the Agent Trajectory Interchange Format (ATIF) up to 1.8.
+"""Agent runs as rounds, and the Agent Trajectory Interchange Format (ATIF) up to 1.8.
 
-A run is calls to a model and searches, in the order in which they began. A search opens a round; several
-that were asked for at once share one. A call that asked for a search counts for the round that it opened,
-any other for the round of the search before it. The run's answer is the last round's; the others were
-asked for none.
+A run is a list of model calls and searches, in the order of their start. A search opens a round; parallel
+searches share one. A call that requests a search counts for the round that it opens. Any other call counts
+for the round of the search before it. The run's answer belongs to the last round; earlier rounds have none.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _QUERY_NAMES = ("query", "q", "search_query", "question", "input", "text", "keyw
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A call to a model; ``searches``: it asked for a search, or another tool."""
+    """A model call; ``searches``: it requested a search or another tool."""
 
     text: str | None = None
     prompt_tokens: int | None = None
@@ -50,7 +49,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """A search, or another use of a tool; ``joined``: it was asked for together with the one before."""
+    """A search, or another tool use; ``joined``: requested together with the one before."""
 
     query: str | None = None
     action: str | None = None
@@ -61,7 +60,7 @@ class Search:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
-    """A score in 0 to 1 of what the open round would return, and the answer that was scored."""
+    """A score in [0, 1] of the open round's answer, and that answer."""
 
     score: float
     answer: str | None = None
@@ -80,7 +79,7 @@ Step = Call | Search | Noted
 def read_run(
     steps: Iterable[Step], answer: str | None, *, began: datetime | None = None
 ) -> tuple[tuple[Round, ...], dict[int, float]]:
-    """The rounds of a run, and scores by round; one without any search is a single round."""
+    """Return the rounds of a run, and scores by round; a run without any search is a single round."""
     opened: list[_Open] = []
     early: list[Noted] = []
     asking: list[Call] = []  # calls that asked for what follows
@@ -150,7 +149,7 @@ def _round(part: _Open, seen: set[str], answer: str | None, began: datetime | No
 def _usage(
     part: _Open, answering: Call | None, began: datetime | None, ended: datetime | None
 ) -> Usage:
-    """Tokens are a sum over the calls of which they are known."""
+    """Sum tokens over the calls that report them."""
     seconds = (ended - began).total_seconds() if began is not None and ended is not None else None
     names = ("prompt_tokens", "cached_tokens", "completion_tokens")
     return Usage(
@@ -170,23 +169,23 @@ def _summed(calls: Iterable[Call], name: str) -> int | None:
 
 # --- what tools take and give -----------------------------------------------------------------------
 def child(held: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The object under a name; an empty one where there is none."""
+    """Return the object under a name; absent: an empty one."""
     value = held.get(name)
     return value if isinstance(value, dict) else {}
 
 
 def objects_in(values: Any) -> list[dict[str, Any]]:
-    """The objects of a list; none where it is no list."""
+    """Return the objects of a list; another value gives none."""
     return [item for item in values if isinstance(item, dict)] if isinstance(values, list) else []
 
 
 def children(held: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    """The objects of the list under a name; none where there is no list."""
+    """Return the objects of the list under a name; absent: none."""
     return objects_in(held.get(name))
 
 
 def query_of(arguments: Any) -> str | None:
-    """What was searched for, of the arguments of a tool: an object, or JSON text of one."""
+    """Return the query in a tool's arguments: an object, or its JSON text."""
     if isinstance(arguments, str):
         arguments = loaded(arguments)
     if isinstance(arguments, str):
@@ -201,7 +200,7 @@ def query_of(arguments: Any) -> str | None:
 
 
 def action_of(tool: Any, arguments: Any) -> str | None:
-    """What was asked of a tool, as ``search {"query": "Oslo"}``."""
+    """Return a tool call as text, as ``search {"query": "Oslo"}``."""
     if not isinstance(tool, str):
         return None
     told = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
@@ -209,7 +208,7 @@ def action_of(tool: Any, arguments: Any) -> str | None:
 
 
 def loaded(text: str) -> Any:
-    """What a text says that is JSON of an object or a list; else the text."""
+    """Parse a text that is JSON of an object or a list; else return the text."""
     if text.lstrip()[:1] not in ("{", "["):
         return text
     try:
@@ -219,7 +218,7 @@ def loaded(text: str) -> Any:
 
 
 def text_of(content: Any) -> str:
-    """A text, or the texts of a list of parts."""
+    """Return a text, or the texts of a list of parts."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):
@@ -229,9 +228,9 @@ def text_of(content: Any) -> str:
 
 
 def passages_of(content: Any, **known: Any) -> tuple[Passage, ...]:
-    """The documents that a tool gave: objects with a text or an id, JSON text of them, or one text.
+    """Return a tool's documents: objects with a text or an id, their JSON text, or one text.
 
-    ``known``: the ``id``, ``score`` or ``title`` of the one text.
+    ``known`` gives the ``id``, ``score`` or ``title`` of the one text.
     """
     value = loaded(content) if isinstance(content, str) else content
     if isinstance(value, dict):
@@ -259,7 +258,7 @@ def _documents(value: Any) -> bool:
 
 
 def passage_of(document: Mapping[str, Any]) -> Passage:
-    """A document as a passage; without an id it is known by its title and text."""
+    """Return a document as a passage; without an id, title and text identify it."""
     text, title = _first(document, _TEXT_NAMES), _first(document, _TITLE_NAMES)
     metadata = document.get("metadata")
     metadata = loaded(metadata) if isinstance(metadata, str) else metadata
@@ -291,11 +290,11 @@ _KNOWN = ("source_doc_id", "retrieval_score", "title")
 
 
 def read_atif(path: Path) -> tuple[QuestionRecord, ...]:
-    """Records of trajectories: an object, a list of them, or one a line.
+    """Read trajectories: an object, a list of them, or one per line.
 
-    Each message of the user's begins a question, each step that observed results of tools is a round. The
-    agent's last message is the answer, and the last round's; the others were asked for none. Steps that
-    were copied from another trajectory, and trajectories of subagents, are left out.
+    Each user message begins a question; each step with tool results is a round. The agent's last message is
+    the answer of the last round; the other rounds have none. Steps copied from another trajectory, and
+    trajectories of subagents, are left out.
     """
     return tuple(record for row in json_documents(path) for record in _records(row))
 
@@ -348,14 +347,14 @@ def _records(row: Row) -> Iterator[QuestionRecord]:
 
 
 def _asks(step: Row) -> bool:
-    """Whether it asked for more than to hand in its answer."""
+    """Whether it requests more than to submit its answer."""
     names = [tool.get("function_name") for tool in children(step.values, "tool_calls")]
     observed = bool(step.values.get("observation"))
     return any(name not in ANSWERING for name in names) if names else observed
 
 
 def _answer(step: Row) -> str:
-    """What it handed in by a tool, else its message."""
+    """Return the answer submitted by a tool, else the message."""
     for tool in children(step.values, "tool_calls"):
         handed = query_of(tool.get("arguments"))
         if tool.get("function_name") in ANSWERING and handed is not None:
@@ -364,7 +363,7 @@ def _answer(step: Row) -> str:
 
 
 def _parts(step: Row) -> Iterator[Step]:
-    """Its calls to a model, and its results, each with the call of a tool that it is of."""
+    """Return its model calls and its results, each with its tool call."""
     if step.values.get("llm_call_count") != 0:
         yield _call(step)
     tools = {str(tool.get("tool_call_id")): tool for tool in children(step.values, "tool_calls")}

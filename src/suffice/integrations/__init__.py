@@ -1,1 +1,1 @@
-"""Agents of other frameworks watched, and retrievers of the user's own."""
+"""Adapters of other agent frameworks, and the user's own retrievers."""

@@ -1,4 +1,4 @@
-"""What the adapters of agents share: versions, rounds of tool calls, and what is said of a run."""
+"""Shared code of the agent adapters: versions, rounds of tool calls, and reports of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retrievers of the user's own: an index of a search server, or Python that finds documents."""
+"""The user's own retrievers: a search server's index, or a Python function that finds documents."""
 
 from __future__ import annotations
 

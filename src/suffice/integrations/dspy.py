@@ -43,7 +43,7 @@ def watched(
     for name in (_STEP, _ASTEP):
         _DSPY.point("dspy", f"ReAct.{name}")
     if not isinstance(react, base):
-        raise UsageError(f"wanted a dspy.ReAct, found {type(react).__name__}")
+        raise UsageError(f"give a dspy.ReAct, found {type(react).__name__}")
     outputs = list(react.signature.output_fields)
     if answer is not None and answer not in outputs:
         raise UsageError(f"no output field {answer!r}; allowed: {', '.join(outputs)}")

@@ -61,7 +61,7 @@ class ElasticsearchRetriever:
             )
         if not index or re.search(r"[*,\s]", index):
             raise UsageError(
-                f"{index[:80]!r} is no name of one index; several are searched through an alias"
+                f"{index[:80]!r} is not the name of one index; for several give an alias"
             )
         self._client = client
         self._index = index

@@ -1,4 +1,4 @@
-"""Loops in LangGraph: one for each run or thread, and a node that ends a graph of your own."""
+"""Loops in LangGraph: one per run or thread, and a node that ends your own graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LlamaIndex's agents (``llama-index-core``) and workflows, whose runs a watch sees."""
+"""LlamaIndex's agents (``llama-index-core``) and workflows, watched from outside."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def watched(
     """
     if not isinstance(workflow, _WORKFLOWS.point("workflows", "Workflow")):
         raise UsageError(
-            f"wanted a LlamaIndex agent or workflow, found {type(workflow).__name__}; give the object "
+            f"give a LlamaIndex agent or workflow, found {type(workflow).__name__}; give the object "
             "whose run(...) is called"
         )
     if isinstance(workflow, _WatchedRuns):

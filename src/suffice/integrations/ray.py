@@ -1,7 +1,7 @@
-"""Shards on a Ray cluster: an executor over tasks of Ray's core.
+"""Shards on a Ray cluster: an executor over Ray tasks.
 
-Shipped is a function by name and the description of a shard, never a record: the workers read the files
-themselves, so every machine must see them under the same path and have this version installed.
+A task carries a function's name and the description of a shard, never a record. The workers read the files
+themselves, so every machine needs the files under the same path, and this version installed.
 """
 
 from __future__ import annotations

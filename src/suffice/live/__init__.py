@@ -1,1 +1,1 @@
-"""Running a policy live: the controller and whatever answers with it."""
+"""Policies in a running loop: Watch, Controller and ``ask``."""

@@ -1,4 +1,4 @@
-"""Answer one question over a corpus under a policy; what it must not run on is refused before."""
+"""Answering of one question over a corpus under a policy."""
 
 from __future__ import annotations
 
@@ -55,37 +55,36 @@ CANNOT_ANSWER = "cannot answer"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """The answer with the rounds behind it.
+    """An answer with the rounds behind it.
 
     Parameters
     ----------
     answer
-        Of round ``answer_round``, or :data:`DECLINED`, or :data:`CANNOT_ANSWER`.
+        The answer of round ``answer_round``, or :data:`DECLINED`, or :data:`CANNOT_ANSWER`.
     rounds
-        As they happened.
+        All rounds of the loop.
     decisions
-        ``decisions[t - 1]`` was taken after round t.
+        ``decisions[t - 1]`` is the decision after round t.
     stopped_by
-        The policy, a budget, the end of the passages, or an error after at least one round.
+        ``policy``, ``budget``, ``end`` (of the passages), or ``error`` (after at least one round).
     reason
-        More about it.
+        The reason of the stop in words.
     answer_round
         From 1.
     confidence
-        The policy's in that round; ``None``: undefined, or a policy without one.
+        The policy's confidence in that round; ``None``: undefined, or the policy has none.
     declined
-        Whether it was too low, or the policy's answer set holds no answer.
+        Whether the confidence was too low, or the policy's answer set is empty.
     answer_set
-        Of a policy that promises the right answer among several; ``None``: another policy.
+        The answer set, if the policy promises one; ``None``: another policy.
     usd
-        What it cost; ``None`` without prices.
+        Its cost in dollars; ``None`` without prices.
     saved_rounds
-        The rounds left of the full budget, where there were passages for them.
+        The rounds left of the full budget, as far as passages were left.
     unasked
-        Calls for answers of earlier rounds that were not made, as nothing reads them: their ``answer`` is
-        ``None``.
+        Number of rounds without a call for an answer, since nothing reads it: their ``answer`` is ``None``.
     notes
-        What a reader must know of the loop, in sentences.
+        Sentences that a reader must know about the loop.
     """
 
     answer: str
@@ -103,7 +102,7 @@ class Answered:
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The document of ``suffice ask --json``."""
+        """Return the document of ``suffice ask --json``."""
         return {
             "answer": self.answer,
             "rounds": len(self.rounds),
@@ -138,7 +137,7 @@ class Answered:
 
 
 def total_usage(rounds: Sequence[Round]) -> dict[str, int | None]:
-    """Sums over the rounds; ``None`` where one does not say."""
+    """Sum usage over the rounds; ``None`` where a round does not say."""
     usages = [finished.usage for finished in rounds]
     tokens = ("prompt_tokens", "cached_tokens", "completion_tokens")
     calls = ("llm_calls", "sample_calls", "judge_calls", "rerank_calls")
@@ -152,7 +151,7 @@ def total_usage(rounds: Sequence[Round]) -> dict[str, int | None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
-    """What all calls of a question took, samples and judges included; ``None``: not known of all of them."""
+    """Tokens of all calls of a question, with samples and judges; ``None``: unknown for some call."""
 
     prompt: int | None = None
     cached: int | None = None
@@ -160,7 +159,7 @@ class Tokens:
 
     @classmethod
     def of(cls, rounds: Sequence[Round]) -> Tokens:
-        """Those of rounds."""
+        """Return the tokens of rounds."""
         usage = total_usage(rounds)
 
         def total(part: str) -> int | None:
@@ -172,7 +171,7 @@ class Tokens:
 
 
 def reads_of(policy: StopPolicy, loop: LoopSettings, *, choose: str = "latest") -> RoundReads:
-    """What a policy reads of a loop's rounds before it ends: what replay charges."""
+    """Return the parts of rounds that a policy reads before the end; replay charges them."""
     returned = AnswerChoice.parse(choose).or_own(policy.needs.returns)
     chooses = returned.rule != "latest"
     of_samples = loop.majority and policy.needs.samples > 0
@@ -188,7 +187,7 @@ def reads_of(policy: StopPolicy, loop: LoopSettings, *, choose: str = "latest") 
 def _with_answer(
     rounds: tuple[Round, ...], steps: Sequence[Step], tell: Callable[[str], None] | None
 ) -> tuple[tuple[Round, ...], SufficeError | None]:
-    """The rounds with an answer of the last; where that fails, as too long a prompt does, of half as many."""
+    """Return the rounds with an answer in the last; if the prompt is too long, try half as many rounds."""
     failed: SufficeError | None = None
     number = len(rounds)
     while True:
@@ -211,31 +210,31 @@ Tell = Callable[[str], None]
 # --- which loop -------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskSettings:
-    """How a question is asked; what is ``None`` is as the policy needs it, else as the loop has it.
+    """Settings of ``ask``; ``None``: as the policy needs, else the loop's default.
 
     Parameters
     ----------
     pipeline
-        The loop's name, one of :data:`suffice.loops.steps.LOOPS`; else ``cumulative``.
+        The loop's name, one of :data:`suffice.loops.steps.LOOPS`; default ``cumulative``.
     rounds
-        The budget; ``None``: the one the policy was made for, else the loop's.
+        The budget; ``None``: the one that the policy was made for, else the loop's.
     samples
-        Sampled answers a round, where the policy or a vote reads them.
+        Sampled answers per round, if the policy or a vote reads them.
     seed
-        Of the samples.
+        The seed of the samples.
     loop
         Further settings of the loop, by field, such as ``prompt``; see its class.
     budgets
-        Limits beside policy and rounds.
+        Limits in addition to policy and rounds.
     choose
-        Which answer is returned: ``latest``, ``majority``, ``most-confident``, ``highest:NAME`` or
+        The returned answer: ``latest``, ``majority``, ``most-confident``, ``highest:NAME`` or
         ``lowest:NAME`` of a signal that the policy reads.
     decline_below
-        A confidence in [0, 1] under which no answer is given.
+        A confidence in [0, 1]; below it no answer is returned.
     encoder
         For policies that compare answers with their evidence or cluster samples by meaning.
     retrieval
-        How passages are searched, with its models.
+        The search settings, with their models.
     """
 
     pipeline: str | None = None
@@ -252,22 +251,20 @@ class AskSettings:
     def __post_init__(self) -> None:
         AnswerChoice.parse(self.choose)
         if self.decline_below is not None and not 0.0 <= self.decline_below <= 1.0:
-            raise UsageError(
-                f"a confidence to decline below lies in [0, 1], found {self.decline_below!r}"
-            )
+            raise UsageError(f"decline_below must be in [0, 1], found {self.decline_below!r}")
         if self.pipeline is not None and self.pipeline not in LOOPS:
             raise UsageError(unknown_name("pipeline", self.pipeline, LOOPS))
 
     def pipeline_for(self, policy: StopPolicy) -> str:
-        """The loop's name under a policy."""
+        """Return the loop's name under a policy."""
         return self.pipeline or policy.needs.pipeline or CumulativeSettings.pipeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveLoop:
-    """A policy in a loop that gives it what it needs.
+    """A policy, in a loop that gives its needed inputs.
 
-    ``encoder`` is what its signals and clusters need, where they need one.
+    ``encoder`` serves its signals and clusters, if they need one.
     """
 
     policy: StopPolicy
@@ -280,7 +277,7 @@ class LiveLoop:
     def of(
         cls, chosen: ChosenPolicy, model: ChatModel, settings: AskSettings, tell: Tell
     ) -> LiveLoop:
-        """Settle what hangs on the model; ``tell`` hears what was settled and what has no effect."""
+        """Settle the settings that depend on the model; ``tell`` gets notes on them."""
         own, asked = chosen.policy, settings.samples
         check_confidence(own, choose=settings.choose, decline_below=settings.decline_below)
         loop, policy = _settled(chosen, model, settings, tell)
@@ -299,20 +296,20 @@ class LiveLoop:
 
     @property
     def encodes(self) -> bool:
-        """Whether it has a use for an encoder, beside the retriever's."""
+        """Whether it needs an encoder in addition to the retriever's."""
         needs = self.policy.needs
         return needs.encoder or needs.clusters is not None
 
     def reaching(self, retrieval: Retrieval) -> Retrieval:
-        """The same, with a pool of as many passages as its rounds may show."""
+        """Return the same loop, with a pool of as many passages as its rounds may show."""
         return retrieval.reaching(self.loop.shown(self.loop.rounds))
 
     def with_models(
         self, encoder: Encoder | None, retrieval: Retrieval | None, tell: Tell
     ) -> LiveLoop:
-        """The loop with all it needs; ``tell`` hears where it is not the one a promise was calibrated on.
+        """Return the loop with all its models; ``tell`` gets differences from the loop of a promise.
 
-        Without ``retrieval`` nobody knows how passages are found, and what they carry is not checked.
+        Without ``retrieval`` the search is unknown, and the passages' scores are not checked.
         """
         encoder = encoder if self.encodes else None
         cosine = cluster_cosine(self.policy.needs.clusters, encoder)
@@ -350,10 +347,10 @@ class LiveLoop:
     ) -> Answered:
         """Answer a question: run the loop until the policy, a budget or the passages end it.
 
-        A round is asked for an answer where something reads it, the policy or the choice among answers, or
-        ``every_answer`` is wanted; else the last one alone is, when the loop has ended. ``watched`` decides
-        by this loop's policy; ``None``: a loop without a record does. ``earlier`` are messages before the
-        question; ``follow`` gets every round, ``tell`` each piece of the answer.
+        A round gets an answer if the policy or the answer choice reads it, or with ``every_answer``.
+        Otherwise only the last round gets one, after the end. ``watched`` decides by this loop's policy;
+        ``None``: a loop without a record. ``earlier`` are messages before the question. ``follow`` gets
+        every round, ``tell`` each piece of the answer.
         """
         if not question.strip():
             raise UsageError("the question is empty; type what you want to know")
@@ -443,7 +440,7 @@ class LiveLoop:
 def _settled(
     chosen: ChosenPolicy, model: ChatModel, settings: AskSettings, tell: Tell
 ) -> tuple[LoopSettings, StopPolicy]:
-    """The loop's settings for the policy, and the policy for what the model gives."""
+    """Return the loop's settings for the policy, and the policy fitted to the model's abilities."""
     needs, for_model, certainty = (
         chosen.policy.needs,
         chosen.for_model,
@@ -494,34 +491,34 @@ def ask(
     policy: StopPolicy | str | Path | None = None,
     settings: AskSettings | None = None,
 ) -> Answered:
-    """Answer a question over passages or a retriever, stopping when the policy says so.
+    """Answer a question over passages or a retriever, and stop by the policy.
 
-    The loop is what the policy needs: samples drawn and clustered as it was fitted on, its passage filter,
-    the judge it reads, its budget. ``suffice ask`` runs the same loop. What a reader must know, such as
-    where this is not the loop that a promise was calibrated on, stands in the answer's ``notes``.
+    The policy sets the loop: its samples and clusters, its passage filter, its judge, its budget.
+    ``suffice ask`` runs the same loop. The answer's ``notes`` say, for example, how this loop differs from
+    the one of a promise.
 
     Parameters
     ----------
     question
         The question.
     passages
-        What is searched, by the settings' ``retrieval``; or a retriever, over which it is the caller's
-        to see that passages carry what the policy reads.
+        Passages to search by the settings' ``retrieval``; or a retriever, whose passages must then carry the
+        scores that the policy reads.
     model
-        Answers.
+        The model that answers.
     policy
-        A policy, or what ``suffice ask --policy`` takes: a policy file, ``fixed-K``, the name of a method
-        that needs no fitting, a rule's text. ``None``: the default rule.
+        A policy, a policy file, ``fixed-K``, the name of a method that needs no fitting, or a rule's text.
+        ``None``: the default rule.
     settings
-        How; ``None``: as the policy needs it.
+        Further settings; ``None``: as the policy needs.
 
     Raises
     ------
     UsageError
-        Before the model answers: a policy that must be fitted first, or that reads what this loop does not
-        give, with what to use instead.
+        Before any model call: for a policy that must be fitted first, or that needs inputs that this loop
+        does not give, with a way out.
     BackendError, DataError
-        As model, retriever and encoder raise them.
+        If model, retriever or encoder raise them.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Run a policy inside somebody's own loop, round by round."""
+"""The controller: it runs a policy inside the user's own loop, round by round."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ONE_EACH = "a controller follows one question at a time, so give each its own: 
 
 @dataclass(slots=True, eq=False)
 class _Start:
-    """What remembers the thread or task that began a question; ``cut``: another one began the next."""
+    """The thread's or task's mark on the question that it began; ``cut``: another one began the next."""
 
     controller: object
     question: str
@@ -31,21 +31,21 @@ class _Start:
 
 
 _LAST_START: ContextVar[_Start | None] = ContextVar("suffice_last_start", default=None)
-"""What this thread or asyncio task, or what it was made from, began last."""
+"""The last start of this thread or asyncio task, or of its parent."""
 
 
 class Controller:
-    """Watches one loop at a time and says when it has seen enough.
+    """A controller of one loop at a time: it says when the loop has seen enough.
 
-    Where questions run side by side, in threads or asyncio tasks, each takes its own :meth:`copy`: one
-    controller that several began at once is refused rather than mixing them.
+    Questions in parallel threads or asyncio tasks need a :meth:`copy` each: a controller refuses two
+    questions at once rather than mixing them.
 
     Parameters
     ----------
     policy
-        What decides.
+        The policy that decides.
     max_rounds
-        The budget: at this round the loop stops whatever the policy says. ``None``: no budget.
+        The budget: the loop stops at this round at the latest. ``None``: no budget.
 
     Examples
     --------
@@ -73,30 +73,30 @@ class Controller:
 
     @classmethod
     def load(cls, path: str | Path, *, max_rounds: int | None = None) -> Controller:
-        """A controller from a policy file; its budget is the file's unless given here."""
+        """Make a controller from a policy file, with the file's budget unless given here."""
         return cls(path, max_rounds=max_rounds)
 
     @property
     def policy(self) -> StopPolicy:
-        """What decides."""
+        """The policy that decides."""
         return cast("StopPolicy", self._settings.policy)
 
     @property
     def max_rounds(self) -> int | None:
-        """The budget."""
+        """The budget in rounds; ``None``: no budget."""
         return self._settings.max_rounds
 
     def copy(self) -> Controller:
-        """Another controller of the same policy and budget, for another question; it saw no round."""
+        """Return a fresh controller with the same policy and budget, for another question."""
         copied = object.__new__(type(self))
         copied._of(self._watching)
         return copied
 
     # --- a question -----------------------------------------------------------------------------
     def start(self, question: str = "", *, question_id: str | None = None) -> Controller:
-        """Forget the rounds seen and begin a new question.
+        """Forget the observed rounds and begin a new question.
 
-        ``question_id`` (default: the question's text) is what a policy that draws lots draws by.
+        A policy with random draws takes them from ``question_id`` (default: the question's text).
         """
         if self._begun is not None and _LAST_START.get() is not self._begun:
             self._begun.cut = True
@@ -115,26 +115,26 @@ class Controller:
 
     @property
     def signals(self) -> Mapping[str, Sequence[float]]:
-        """What the policy read in those rounds, by the signal's name; NaN: undefined."""
+        """The policy's signals in those rounds, by name; NaN: undefined."""
         return self._loop.signals
 
     def observe(self, finished: Round) -> Decision:
         """Take in a finished round and decide.
 
-        After a stop the same decision is given again, and the round is not counted.
+        After a stop it returns the same decision again and does not count the round.
 
         Raises
         ------
         UsageError
-            When another thread or task began a question meanwhile: each needs a :meth:`copy`.
+            If another thread or task began a question meanwhile: each needs a :meth:`copy`.
         DataError
-            When ``finished`` is no :class:`Round`.
+            If ``finished`` is no :class:`Round`.
 
         Warns
         -----
         SufficeWarning
-            When a first round does not hold what the policy decides by, naming the signals and their
-            inputs; when a loop that was told to stop went on.
+            If the first round lacks inputs of the policy's signals, naming both; if a loop goes on after
+            a stop.
         """
         if not isinstance(finished, Round):
             raise DataError(
@@ -144,8 +144,8 @@ class Controller:
         held = _LAST_START.get()
         if held is not None and held.controller is self._mark and held.cut:
             raise UsageError(
-                f"this round is of the question {_short(held.question)}, and another thread or task has "
-                f"begun {_short(self._loop.question)} on the same controller since; {_ONE_EACH}"
+                f"this round belongs to the question {_short(held.question)}, and another thread or task "
+                f"began {_short(self._loop.question)} on the same controller since; {_ONE_EACH}"
                 ".start(question)"
             )
         if self._busy:
@@ -161,9 +161,9 @@ class Controller:
 
     # --- checkpoints ----------------------------------------------------------------------------
     def to_dict(self, *, policy: bool = True) -> dict[str, Any]:
-        """The question under way as strict JSON, for a checkpoint or a framework's state.
+        """Return the running question as strict JSON, for a checkpoint or a framework's state.
 
-        ``policy=False`` leaves the policy out, which :meth:`from_dict` is then to be given.
+        ``policy=False`` leaves the policy out; then give it to :meth:`from_dict`.
 
         Raises
         ------
@@ -185,16 +185,16 @@ class Controller:
     def from_dict(
         cls, document: Mapping[str, Any], *, policy: StopPolicy | None = None
     ) -> Controller:
-        """The controller of which :meth:`to_dict` gave this document; it goes on as that one would have.
+        """Restore a controller from a document of :meth:`to_dict`; it goes on where that one was.
 
-        ``policy`` stands for the document's own, so that it need not be built again.
+        ``policy`` replaces the document's own, so that it need not be built again.
 
         Raises
         ------
         DataError
-            For what is no such document, or one of a newer version, naming the field.
+            For a document of another kind or a newer version, naming the field.
         UsageError
-            When the document holds no policy and none is given, or another one than it was made under.
+            If neither the document nor the caller gives a policy, or if the two differ.
         """
         if not isinstance(document, Mapping):
             raise DataError(f"a checkpoint is an object, found {document!r:.60}")
@@ -209,15 +209,15 @@ class Controller:
             policy = unpack_policy(fields.of("policy", dict))
         elif document.get("policy_hash") not in (None, hash_of(policy)):
             raise UsageError(
-                f"this checkpoint was made under another policy, {document['policy_hash']}, than the one "
-                f"given, {hash_of(policy)}; give that one, or begin the question anew"
+                f"this checkpoint has the policy {document['policy_hash']}, and the policy given is "
+                f"{hash_of(policy)}; give the same policy, or begin the question again"
             )
         controller = cls(policy, max_rounds=fields.of("max_rounds", int))
         controller._loop = loop = controller._fresh(
             fields.of("question", str), fields.of("question_id", str)
         )
         if rounds := tuple(map(round_of_document, fields.of("rounds", list))):
-            loop.follow_all(rounds)  # what was read of them and said last follows from them
+            loop.follow_all(rounds)  # signals and the last decision follow from the rounds
         return controller
 
 
@@ -229,7 +229,7 @@ def _again(decision: Decision, loop: LoopView, finished: Round) -> Decision:
     if finished != loop.current:  # the same round once more is a step that a framework repeats
         warnings.warn(
             f"the loop of {_short(loop.question)} was told to stop after round {len(loop.rounds)} and went "
-            "on; that decision is given again and the round is not counted. End the loop where .stop is "
+            "on; it gets the same decision again, and the round does not count. End the loop when .stop is "
             "true, and begin the next question with controller.start(question)",
             SufficeWarning,
             stacklevel=3,

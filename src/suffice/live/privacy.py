@@ -1,4 +1,4 @@
-"""What of a question's texts reaches a record: all of them, numbers, or keyed hashes in their place."""
+"""Privacy of a record: keep texts, keep numbers only, or replace texts by keyed hashes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _PLAIN = re.compile(rf"[^/\\~]*|\w[\w.-]*/(?![\w.-]*\.(?:{_ENDINGS})\Z)\w[\w.-]*
 
 
 def without_secrets(value: Any) -> Any:
-    """What a run document says, without users, passwords and queries of URLs, keys, and file paths."""
+    """Return a run document without users, passwords and queries of URLs, keys, and file paths."""
     if isinstance(value, Mapping):
         return {
             _without_secrets(str(name)): _STRUCK
@@ -64,7 +64,7 @@ def without_secrets(value: Any) -> Any:
 
 
 def _without_secrets(text: str) -> str:
-    """A URL's host and path, and a text that holds neither a path nor a key; of others nothing."""
+    """Return a URL's host and path, or a text without a path or key; else nothing."""
     text = without_credentials(text)
     if url := _URL.fullmatch(text):
         return struck(url[1])
@@ -73,39 +73,39 @@ def _without_secrets(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Privacy:
-    """What is kept of texts; ``key`` is that of hashes."""
+    """The setting of recorded texts; ``key`` is the key of hashes."""
 
     texts: Redacted
     key: bytes = field(default=b"", repr=False)
 
     @classmethod
     def of(cls, texts: str, place: Path | None) -> Privacy | None:
-        """That of a live record; ``None``: all texts are kept."""
+        """Return the setting of a live record; ``None``: all texts are kept."""
         if texts not in get_args(Texts):
             raise UsageError(
-                f"texts are kept as {' or '.join(get_args(Texts))}; found {texts!r:.60}. Hashes are written "
-                "by suffice traces redact"
+                f"texts are kept as {' or '.join(get_args(Texts))}; found {texts!r:.60}. For hashes type "
+                "suffice traces redact"
             )
         before = None if place is None else _texts_of(place)
         if before not in (None, texts):
             raise UsageError(
-                f"{place} was recorded with texts={before!r}, and a record has one setting: its texts and "
+                f"{place} was recorded with texts={before!r}; a record has one setting, else its texts and "
                 f"answers could not be compared; record with texts={before!r}, or into another folder"
             )
         return None if texts == "all" or place is None else cls("no-texts")
 
     def question(self, question: Question, gold: Gold) -> Veiled:
-        """One question as it is kept."""
+        """Return a question as the record keeps it."""
         return Veiled(self, question, gold)
 
     def hashed(self, text: str) -> str:
-        """A keyed hash of a text, of one word."""
+        """Return a keyed hash of a text, as one word."""
         content = text.encode("utf-8", "surrogatepass")
         return f"h{hmac.new(self.key, content, hashlib.sha256).hexdigest()[:_HASH_DIGITS]}"
 
 
 def _texts_of(folder: Path) -> str | None:
-    """The setting by which a record was written, as its newest run says; ``None``: there is none."""
+    """Return the setting of a record, from its newest run; ``None``: none."""
     file = store_at(folder)
     with suppress(StorageError):  # told where rounds are written
         documents = [] if file is None else Store(file).run_documents()
@@ -115,7 +115,7 @@ def _texts_of(folder: Path) -> str | None:
 
 
 class Veiled:
-    """A question and its rounds as they are kept."""
+    """A question and its rounds as the record keeps them."""
 
     def __init__(self, privacy: Privacy, question: Question, gold: Gold) -> None:
         self._privacy = privacy
@@ -132,14 +132,14 @@ class Veiled:
         )
 
     def round(self, view: LoopView) -> Round:
-        """The last round of a view, with all signals that it gives."""
+        """Return the last round of a view, with all its signals."""
         self._record.see(view)
         named = self.named(view.current)
         computed = {spec.name: self._record.value(spec) for spec in self._record.specs}
         return replace(named, signals={**computed, **named.signals})
 
     def named(self, held: Round) -> Round:
-        """A round with names in place of its texts; what is neither named nor in the table is left out."""
+        """Return a round with names in place of its texts; fields outside the table are dropped."""
         return Round(
             **{
                 part.name: getattr(held, part.name) for part in fields(Round) if part.name in _STAYS
@@ -170,7 +170,7 @@ class Veiled:
         return self._name("answer", answer_form(text)) if text else text
 
     def _text(self, text: str) -> str | None:
-        """Of what is not compared nothing is left without hashes."""
+        """Return a text's hash, or nothing for uncompared texts without hashes."""
         return self._privacy.hashed(text) if self._privacy.texts == "hashes" else None
 
     def _passages(self, passages: tuple[Passage, ...] | None) -> tuple[Passage, ...] | None:
@@ -201,9 +201,8 @@ def redact_traces(
 ) -> Written:
     """Write a record again without its texts: names or hashes in their place, all signals stored.
 
-    What reads signals, scores and costs finds on the copy what it finds on the record, by
-    ``metric="score"``. What reads texts or tokens themselves (Stop-RAG's network on text, signals that ask a
-    model) needs the record.
+    Signals, scores and costs are the same on the copy, with ``metric="score"``. Methods that read texts or
+    tokens (Stop-RAG's network on text, signals that ask a model) need the original record.
 
     Parameters
     ----------
@@ -212,11 +211,11 @@ def redact_traces(
     out
         A ``.parquet`` file or a directory, neither of which may be there yet.
     texts
-        ``hashes``: equal texts have equal names over the whole copy, under a key that is thrown away;
+        ``hashes``: equal texts have equal names over the whole copy, by a key that is thrown away;
         ``no-texts``: within a question only, and no gold answers, so that ``score`` alone is left of them.
     score
-        What an answer scores against its gold answers, kept in the column ``score`` where the record has
-        no score of its own.
+        The metric of an answer against its gold answers, for the column ``score`` if the record has no
+        score of its own.
     skip_invalid
         Leave out invalid files and questions.
 
@@ -225,7 +224,7 @@ def redact_traces(
     DataError
         For an invalid trace set.
     UsageError
-        For a place that is taken.
+        For a place that exists already.
     """
     if texts not in get_args(Redacted) or score not in _SCORES:
         raise UsageError(
@@ -243,7 +242,7 @@ def redact_traces(
     run["derived"] = [*(done if isinstance(done, list) else []), step]
     write_new(_redacted(traces, privacy, score), Path(out), run)
     own = sorted(set(traces.table.column_names) - {column.name for column in COLUMNS})
-    lost = f"columns of its own may hold texts and were left out: {', '.join(own)}"
+    lost = f"own columns may hold texts and were left out: {', '.join(own)}"
     return Written.of(traces, out, notes=(lost,) if own else ())
 
 
@@ -267,7 +266,7 @@ def _redacted(traces: TraceSet, privacy: Privacy, score: RedactedScore) -> Itera
 
 
 def _scores(record: QuestionRecord, score: RedactedScore) -> dict[int, float]:
-    """Of every answer that was asked for, where there are gold answers."""
+    """Return the score of every answer, if there are gold answers."""
     if not record.gold.answers:
         return {}
     answers = enumerate((held.answer for held in record.rounds), start=1)

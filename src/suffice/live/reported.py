@@ -1,4 +1,4 @@
-"""What a user's loop holds, in the shapes of others: documents, log-probabilities, usage; as records."""
+"""Conversion of the loop's own documents, log-probabilities and usage to records."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _METADATA = ("metadata", "meta")
 
 # --- passages ------------------------------------------------------------------------------------
 def reported_passages(documents: Iterable[Any], what: str = "passages") -> tuple[Passage, ...]:
-    """Documents of any framework as passages, in their order; of equal ids the first.
+    """Return documents of any framework as passages, in their order; of equal ids the first.
 
-    Read are texts, :class:`Passage`, mappings and objects with ``text``, ``page_content`` or ``content``
+    It reads texts, :class:`Passage`, mappings and objects with ``text``, ``page_content`` or ``content``
     (LangChain, Haystack), LlamaIndex' nodes with scores, and pairs of a document and its score. The id is the
     document's own, else a hash of its text.
     """
@@ -96,9 +96,9 @@ def _hash(text: str) -> str:
 
 # --- log-probabilities ---------------------------------------------------------------------------
 def reported_tokens(reported: Any) -> tuple[Token, ...] | None:
-    """Tokens with log-probabilities, in whatever shape they come; ``None``: there are none.
+    """Return tokens with log-probabilities from any known form; ``None``: there are none.
 
-    Read are OpenAI's ``logprobs`` (of chats and of completions, which vLLM and llama-cpp-python give too),
+    It reads OpenAI's ``logprobs`` (of chats and of completions, as vLLM and llama-cpp-python give too),
     the list inside, llama.cpp's ``completion_probabilities``, LangChain's ``response_metadata``, and whole
     replies that hold one of them; as dictionaries or as the clients' objects.
     """
@@ -144,14 +144,14 @@ def _tokens(document: Mapping[str, Any], reported: Any) -> tuple[Token, ...] | N
 
 def _unreadable(reported: Any) -> DataError:
     return DataError(
-        f"log-probabilities of another shape: {reported!r:.80}; allowed are suffice.Token, OpenAI's "
+        f"log-probabilities in an unknown form: {reported!r:.80}; allowed are suffice.Token, OpenAI's "
         "choice.logprobs, LangChain's response_metadata and llama.cpp's completion_probabilities",
         column="logprobs",
     )
 
 
 def _document(value: Any) -> Mapping[str, Any]:
-    """A mapping, a client's object (pydantic, dataclass or plain) as one."""
+    """Return a mapping or a client's object (pydantic, dataclass or plain) as a mapping."""
     if isinstance(value, Mapping):
         return value
     dump = getattr(value, "model_dump", None)
@@ -171,9 +171,9 @@ _DETAILS = ("prompt_tokens_details", "input_tokens_details", "input_token_detail
 
 
 def reported_usage(reported: Any) -> Usage:
-    """What calls cost, as they report it; a list of replies or usages is added up.
+    """Return the usage of calls as reported; a list of replies or usages is added up.
 
-    Read are :class:`Usage` as it stands, and the usage of OpenAI's chats and responses, Anthropic,
+    It reads :class:`Usage`, and the usage of OpenAI's chats and responses, Anthropic,
     LangChain's ``usage_metadata``, pydantic-ai and llama.cpp, or whole replies that hold one; each is a call.
     """
     if reported is None:
@@ -189,7 +189,7 @@ def reported_usage(reported: Any) -> Usage:
     prompt, completion = _count(document, _PROMPT), _count(document, _COMPLETION)
     if prompt is None and completion is None:
         raise DataError(
-            f"a usage of another shape: {reported!r:.80}; allowed are suffice.Usage and what OpenAI, "
+            f"a usage in an unknown form: {reported!r:.80}; allowed are suffice.Usage and that of OpenAI, "
             "Anthropic, LangChain, pydantic-ai and llama.cpp report, as prompt_tokens or input_tokens",
             column="usage",
         )
@@ -225,12 +225,12 @@ PARTS = frozenset({*_PLAIN, *OF_ANSWER, "passages", "answer", "answer_usage"})
 
 
 def round_of(held: Mapping[str, Any], earlier: Collection[str]) -> Round:
-    """A round of what a loop has, by the names ``observe`` takes; ``earlier``: ids of passages before."""
+    """Make a round from named parts, as ``observe`` takes them; ``earlier``: ids of passages before."""
     unknown = held.keys() - PARTS
     if unknown:
         raise UsageError(f"observe() takes {', '.join(sorted(PARTS))}; found {named(unknown)}")
     if not any(value is not None for value in held.values()):
-        raise DataError("a round without anything was observed; give at least passages= or answer=")
+        raise DataError("the observed round is empty; give at least passages= or answer=")
     passages = refound = None
     if held.get("passages") is not None:  # those of earlier rounds are kept without their texts
         documents = reported_passages(held["passages"])
@@ -252,7 +252,7 @@ def round_of(held: Mapping[str, Any], earlier: Collection[str]) -> Round:
 
 
 def draft_of(answer: Any, held: Mapping[str, Any]) -> Draft:
-    """An answer with what is known of it; its usage is that of all its calls."""
+    """Make an answer from its parts; its usage is that of all its calls."""
     if not isinstance(answer, str):
         raise DataError(
             f"must be text, found {answer!r:.60}; write an empty string where the model gave none",
@@ -262,12 +262,12 @@ def draft_of(answer: Any, held: Mapping[str, Any]) -> Draft:
 
 
 def _answered(held: Mapping[str, Any]) -> dict[str, Any]:
-    """What is known of an answer, apart from its cost."""
+    """Return the parts of an answer except its usage."""
     reported = held.get("tokens") if held.get("logprobs") is None else held.get("logprobs")
     parts = {name: held[name] for name in _ANSWERED if held.get(name) is not None}
     return {**parts, "tokens": reported_tokens(reported)}
 
 
 def named(names: Iterable[str]) -> str:
-    """Names in a message."""
+    """Return names for a message."""
     return ", ".join(map(repr, sorted(names)))

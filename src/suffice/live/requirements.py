@@ -1,4 +1,4 @@
-"""Which policy is meant by a name, and whether it can run over what a loop produces."""
+"""The policy of a name, and the check that a loop gives what the policy reads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from suffice.signals.signal_table import Lack, SignalTable, in_words, policy_lac
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenPolicy:
-    """What is to decide, the full budget its file states, and how it is made for what a model gives."""
+    """The policy that decides, its file's full budget, and its maker for a model's abilities."""
 
     policy: StopPolicy
     max_rounds: int | None = None
@@ -36,10 +36,10 @@ def choose_policy(
     pipeline: str | None = None,
     abstention: tuple[str, ...] | None = None,
 ) -> ChosenPolicy:
-    """The policy meant: itself, or a policy file, ``fixed-K``, a method that runs unfitted, or a rule.
+    """Return the wanted policy: itself, a policy file, ``fixed-K``, a method without fitting, or a rule.
 
-    ``None`` is the default rule of the ``pipeline`` named, which needs no fitting. ``abstention`` are the
-    phrases by which a rule takes an answer for an abstention; ``None``: the usual ones.
+    ``None`` is the default rule of the ``pipeline``, which needs no fitting. ``abstention`` are the phrases
+    by which a rule recognizes an abstention; ``None``: the usual ones.
     """
     if wanted is None:
         loop = LoopSettings if pipeline is None else LOOPS[pipeline]
@@ -49,14 +49,14 @@ def choose_policy(
     if ready is None:
         if rule_needs(name).fitting:
             raise UsageError(
-                f"rule {name!r} has parts that must be fitted on traces; write it with: suffice fit rule "
+                f"rule {name!r} has parts that need fitting on traces; type: suffice fit rule "
                 "RULE TRACES --out policy.json, then --policy policy.json"
             )
         return ChosenPolicy(policy=Rule(rule=name, abstention=abstention))
     if abstention is not None and isinstance(wanted, str | Path):
         raise UsageError(
-            f"--abstention goes with a rule's text, and {name!r} is none: what abstains is settled where a "
-            "policy is fitted; type suffice fit METHOD TRACES --abstention FILE"
+            f"--abstention needs a rule's text, and {name!r} is none: other policies fix it when they are "
+            "fitted; type suffice fit METHOD TRACES --abstention FILE"
         )
     if refusal := ready.policy.needs.refusal:
         raise UsageError(refusal)
@@ -64,12 +64,12 @@ def choose_policy(
 
 
 def _ready(name: str) -> ChosenPolicy | None:
-    """What is named and needs no making; ``None``: a rule's text, perhaps."""
+    """Return the policy of a name; ``None``: perhaps it is a rule's text."""
     ready = unfitted_policy(name)
     if ready is not None:
         return ChosenPolicy(policy=ready)
     if name == "closed-book" or name.startswith("oracle-"):
-        raise UsageError(f"{name} decides nothing live; it is a policy of 'suffice replay'")
+        raise UsageError(f"{name} cannot decide live; use it with 'suffice replay'")
     named = method_and_preset(name)
     if named is not None:
         method, preset = named
@@ -100,12 +100,12 @@ _UNASKED = {
     "--nli": ("it asks no entailment model", ""),
     "--llm": ("it asks no {who}", ""),
 }
-"""Why a model is not asked, and what to type, by the option of ``suffice signals`` that names it."""
+"""Why a model is not asked, and the remedy, by its option of ``suffice signals``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopOutput:
-    """What the rounds of a loop will hold."""
+    """The contents of a loop's future rounds."""
 
     settings: LoopSettings
     logprobs: bool = True
@@ -115,7 +115,7 @@ class LoopOutput:
 
     @property
     def columns(self) -> frozenset[str]:
-        """Those that its rounds hold of what signals need."""
+        """Columns in its rounds that signals need."""
         settings = self.settings
         there = {
             "samples": settings.samples > 0,
@@ -126,7 +126,7 @@ class LoopOutput:
         return _PROVIDED | {column for column, given in there.items() if given}
 
     def lack(self, spec: SignalSpec) -> Lack | None:
-        """Why its rounds do not give a signal; ``None``: they do."""
+        """Return why its rounds do not give a signal; ``None``: they do."""
         spec = given_by(spec)
         if spec.name in self.settings.writes:
             return None
@@ -138,7 +138,7 @@ class LoopOutput:
         return Lack(spec=spec, columns=columns, source=self.called, because=because, give=give)
 
     def _why(self, spec: SignalSpec, columns: tuple[str, ...]) -> tuple[str, str]:
-        """Why it is not given, where more is to say than that, and what to type."""
+        """Return a further reason for a missing signal, and what to type."""
         asked = {"encoder": self.encoder, "rerank": self.reranker, "judge": self.settings.judge}
         prompt = self.settings.prompt
         asking = _asking(spec)
@@ -165,21 +165,21 @@ def _asking(spec: SignalSpec) -> Asking | None:
 
 
 def check_policy(policy: StopPolicy, output: LoopOutput) -> None:
-    """Refuse, before the first call, a policy that reads what this loop does not produce."""
+    """Refuse, before the first call, a policy whose inputs this loop does not give."""
     lacks = [lack for spec in policy.specs if (lack := output.lack(spec)) is not None]
     if lacks:
         raise UsageError(policy_lacks(policy, lacks))
 
 
 def not_recorded(settings: LoopSettings) -> str:
-    """Which signals a recording under these settings will hold no inputs of, and what to type, or nothing."""
+    """Return the signals whose inputs a recording with these settings lacks, and what to type, or nothing."""
     output = LoopOutput(settings=settings, called="this recording")
     lacks = map(output.lack, SIGNALS.values())
     return in_words(lack for lack in lacks if lack is not None and lack.columns)
 
 
 def has_confidence(policy: StopPolicy) -> bool:
-    """Whether the policy estimates how likely its answers are right."""
+    """Whether the policy estimates the probability that its answers are right."""
     none = np.empty((0, 1))
     values = dict.fromkeys(policy.signals, none)
     table = SignalTable(values=values, exists=none.astype(bool))
@@ -189,20 +189,19 @@ def has_confidence(policy: StopPolicy) -> bool:
 def check_confidence(
     policy: StopPolicy, *, choose: str = "latest", decline_below: float | None = None
 ) -> None:
-    """Refuse to go by the confidence of a policy that has none."""
+    """Refuse options that need a confidence, if the policy has none."""
     wanted = "--answer most-confident" if choose == "most-confident" else ""
     if decline_below is not None:
         wanted = "--decline-below"
     if wanted and not has_confidence(policy):
         raise UsageError(
-            f"{wanted} goes by the policy's confidence, and one of kind {policy.kind!r} without "
-            "calibrated parts has none; use --policy ab-rag, or a fitted one: suffice fit tasr TRACES "
-            "--out policy.json"
+            f"{wanted} needs a policy with a confidence, and this one of kind {policy.kind!r} has none; "
+            "use --policy ab-rag, or a fitted one: suffice fit tasr TRACES --out policy.json"
         )
 
 
 def cluster_cosine(needs: Clusters | None, encoder: Encoder | None) -> float | None:
-    """The cosine a loop must cluster samples at; ``None``: no such clusters are needed."""
+    """Return the cosine for clustering samples in the loop; ``None``: no such clusters are needed."""
     if needs is None:
         return None
     if encoder is None:
@@ -211,19 +210,19 @@ def cluster_cosine(needs: Clusters | None, encoder: Encoder | None) -> float | N
         )
     if needs.cosine is None:
         raise UsageError(
-            "the policy's samples were clustered at a cosine its record does not state, so a loop cannot "
-            "cluster them alike; cluster them with suffice signals --cluster-cosine and fit again"
+            "the policy's record does not state at which cosine its samples were clustered, so a loop cannot "
+            "do the same; cluster them with suffice signals --cluster-cosine and fit again"
         )
     if needs.encoder not in (None, encoder.name):
         raise UsageError(
-            f"the policy's samples were clustered by {needs.encoder!r} and this encoder is "
+            f"the policy's samples were clustered by {needs.encoder!r}, but this encoder is "
             f"{encoder.name!r}; name the same one with --encoder"
         )
     return needs.cosine
 
 
 def differences(policy: StopPolicy, loop: Mapping[str, Any]) -> list[str]:
-    """Where a loop, as a run document says it, is not the one a promise was calibrated on, in words."""
+    """Return the differences between a loop and the one of a promise's calibration, in words."""
     facts = policy.facts
     most = facts.max_rounds
     differences = facts.differences(loop)

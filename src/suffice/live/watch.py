@@ -1,4 +1,4 @@
-"""Watch loops that are somebody else's: decide after each round, record, stop or only look on."""
+"""Watch: decide after each round of the user's own loop, record it, then stop it or only look on."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from suffice.trace.store import store_place
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchCounts:
-    """What a watch has seen: questions, rounds, those it lost, and probes and decisions that failed.
+    """Counts of a watch: questions, rounds, lost ones, and failed probes and decisions.
 
-    ``lost_questions`` are those of which anything is not in the record.
+    ``lost_questions`` counts questions with a part missing from the record.
     """
 
     questions: int = 0
@@ -43,46 +43,46 @@ class WatchCounts:
 
 
 class Watch:
-    """A policy over many loops at once, in threads and asyncio tasks, with a record of what they did.
+    """A policy over many loops at once, in threads and asyncio tasks, with a record of their rounds.
 
     Parameters
     ----------
     policy
-        A policy, a policy file or its path, a name such as ``fixed-3``, or a rule's text. ``None``: nothing
-        decides, loops are recorded.
+        A policy, a policy file or its path, a name such as ``fixed-3``, or a rule's text. ``None``: the watch
+        only records.
     record
-        The database that rounds are recorded in, which several processes may share: ``FILE.db``, a folder,
-        which holds it as ``record.db``, or ``postgresql://USER@HOST/DATABASE``, which several machines may
-        share (extra ``postgres``); ``None``: none.
+        The database of the record, shared by several processes: ``FILE.db``, or a folder, which holds it as
+        ``record.db``. ``postgresql://USER@HOST/DATABASE`` serves several machines (extra ``postgres``).
+        ``None``: no record.
     mode
-        ``shadow``: decides and never stops. ``live``: stops.
+        ``shadow``: the policy decides but stops nothing. ``live``: it stops loops.
     explore
-        In ``live``, the share of questions, in [0, 1), that run on to the full budget whatever the policy
-        says, drawn by the question's id. With it a record that was cut keeps telling what stopping costs.
+        In ``live``, the share of questions, in [0, 1), that run to the full budget in spite of the policy,
+        drawn by the question's id. These questions keep measuring the loss of stopping.
     max_rounds
-        The full budget, which ends a loop in every mode. ``None``: live, that of a policy file; else none.
+        The full budget; it ends a loop in every mode. ``None``: in ``live`` the policy file's, else none.
     budgets
         Further limits. They end a loop in every mode.
     answer
-        Which answer is returned: ``latest``, ``majority`` (the one given most often, abstentions apart),
+        The returned answer: ``latest``, ``majority`` (the most frequent one, without abstentions),
         ``most-confident`` (by the policy's confidence), ``highest:NAME`` or ``lowest:NAME`` (by a signal
         given to ``observe``, or one that the policy reads).
     texts
-        What of texts is recorded: ``all``; ``no-texts``: numbers in their place, under which no gold answers
-        are kept. Signals are stored with such rounds, since they cannot be computed from them.
+        The recorded texts: ``all``, or ``no-texts``: numbers in their place, and no gold answers. Then the
+        record stores the signals, since nobody can compute them without texts.
     durable
-        Whether a recorded round outlives a power cut too, and not only a kill of the process.
+        Whether a recorded round also survives a power cut, and not only a kill of the process.
     run
-        What to say of the loop in the record's run document, such as ``{"pipeline": "my-agent"}``.
+        Entries for the record's run document, such as ``{"pipeline": "my-agent"}``.
 
     Raises
     ------
     UsageError
-        When built: an exploration outside [0, 1), in shadow, or of a policy that never stops before the
-        full budget; an unknown mode or choice of an answer, a policy that cannot stop a loop, a place that is
+        When built: for ``explore`` outside [0, 1), in shadow, or with a policy that never stops before the
+        full budget; for an unknown mode or answer choice, a policy that cannot stop a loop, a place that is
         no database.
     DataError
-        For a record that is no store, or one of a newer version.
+        For a record that is no database of live loops, or one of a newer version.
 
     Examples
     --------
@@ -115,12 +115,12 @@ class Watch:
         share: Any = explore
         if isinstance(share, str) or not (share == 0.0 or LEAST_PROPENSITY <= share < 1.0):
             raise UsageError(
-                f"explore is 0, or a share of questions from 0.000001 to below 1, found {explore!r}; with 1 "
-                'nothing would ever be stopped: mode="shadow"'
+                f"explore must be 0, or from 0.000001 to below 1, found {explore!r}; with 1 "
+                'nothing would stop: write mode="shadow"'
             )
         if explore and mode == "shadow":
             raise UsageError(
-                'in shadow every question runs to the full budget; explore goes with mode="live"'
+                'in shadow every question runs to the full budget; give explore with mode="live" only'
             )
         settings = LiveSettings.of(
             policy,
@@ -134,7 +134,7 @@ class Watch:
             raise UsageError('without a policy nothing stops a loop; give one, or mode="shadow"')
         if policy is not None and not callable(getattr(policy, "fires", None)):
             raise UsageError(
-                f"a policy, a policy file or its path is wanted, found {policy!r:.60}; write a rule, a "
+                f"policy must be a policy, a policy file or its path, found {policy!r:.60}; write a rule, a "
                 "name such as fixed-3, or the file's path; a policy of your own has fires(table)"
             )
         if policy is not None and policy.needs.refusal:
@@ -150,7 +150,7 @@ class Watch:
             choice = choice.or_own(policy.needs.returns)
         if choice.rule == "most-confident" and (policy is None or not has_confidence(policy)):
             raise UsageError(
-                'answer="most-confident" goes by the policy\'s confidence, and this one has none; choose '
+                'answer="most-confident" needs a policy with a confidence, and this one has none; choose '
                 "by a signal of yours: answer='highest:NAME'"
             )
         place = None if record is None else store_place(record)
@@ -167,7 +167,7 @@ class Watch:
 
     @property
     def policy(self) -> StopPolicy | None:
-        """What decides."""
+        """The policy that decides; ``None``: the watch only records."""
         return self._watching.settings.policy
 
     def _document(self, answer: str, run: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -186,7 +186,7 @@ class Watch:
             json.dumps(document, ensure_ascii=False).encode()
         except (TypeError, ValueError) as error:
             raise UsageError(
-                f"run is what JSON holds by name, as {{'pipeline': 'my-agent'}}; found {run!r:.80}"
+                f"run must be a JSON object, as {{'pipeline': 'my-agent'}}; found {run!r:.80}"
             ) from error
         return document
 
@@ -201,29 +201,29 @@ class Watch:
         gold_answers: Iterable[str] = (),
         gold_passage_ids: Iterable[str] = (),
     ) -> Loop:
-        """The loop of one question, to be entered with ``with`` or ``async with``.
+        """Return the loop of one question; enter it with ``with`` or ``async with``.
 
         Parameters
         ----------
         text
-            What was asked.
+            The question's text.
         question_id
-            Its id in the record, with a number where that is recorded already; ``None``: a new one. Once the
-            question is entered :attr:`Loop.question_id` tells it.
+            Its id in the record, with a number appended if the record has that id already; ``None``: a new
+            id. :attr:`Loop.question_id` holds it once the question is entered.
         question_type, split, gold_answers, gold_passage_ids
             Columns of the record. No policy sees them.
 
         Raises
         ------
         UsageError
-            When a question of that id is under way.
+            If a question with that id is running.
         DataError
-            For an id, a text or a gold answer that is no text.
+            If the id, the question or a gold answer is no text.
         """
         name = uuid.uuid4().hex[:20] if question_id is None else question_id
         asked = Question(id=name, text=text, type=question_type, split=split)
         if not asked.id or asked.id in self._watching.under_way:
-            what = f"the question {name!r} is under way" if name else "an empty question_id"
+            what = f"the question {name!r} is running already" if name else "question_id is empty"
             raise UsageError(f"{what}; {OWN_ID}")
         gold = Gold(
             answers=gold_answers,  # type: ignore[arg-type]
@@ -239,30 +239,32 @@ class Watch:
         question_type: str | None = None,
         score: float | None = None,
     ) -> None:
-        """Say later what was right of a recorded question: a label in the record.
+        """Label a recorded question later.
 
         Parameters
         ----------
         question_id
-            See :attr:`Loop.question_id`.
+            Its id in the record, see :attr:`Loop.question_id`.
         gold_answers
             Accepted answers.
         question_type
             Its type.
         score
-            Of what was returned, in [0, 1].
+            The score of the returned answer, in [0, 1].
 
         Raises
         ------
         UsageError
             Without a record, or without a label; for gold answers of a record that keeps no texts.
         DataError
-            For a score outside [0, 1], or answers that are no texts; for a question of which no round is
-            recorded (column ``question_id``), and for what differs from the label that it has.
+            For a score outside [0, 1], or answers that are no texts; for a question without a recorded
+            round (column ``question_id``), and for a label that contradicts an earlier one.
         """
         writer = self._watching.writer
         if writer is None:
-            raise UsageError("nothing is recorded, so nothing can be labelled; give record=FILE.db")
+            raise UsageError(
+                "this watch has no record, so there is nothing to label; give Watch(record=FILE.db)"
+            )
         from suffice.trace.rounds.labels import Label
 
         label = Label(
@@ -282,35 +284,35 @@ class Watch:
 
     @property
     def problem(self) -> str | None:
-        """Why loops were not all recorded as they should be, the first cause; ``None``: they were."""
+        """The first failure of the recording; ``None``: everything is recorded."""
         writer = self._watching.writer
         return None if writer is None else writer.problem
 
     @property
     def failing(self) -> bool:
-        """Whether the record could not be written when it was last tried."""
+        """Whether the last write to the record failed."""
         writer = self._watching.writer
         return writer is not None and writer.failing
 
     @property
     def closed(self) -> bool:
-        """Whether nothing is recorded any more."""
+        """Whether the recording has ended."""
         writer = self._watching.writer
         return writer is None or writer.closed
 
     @property
     def counts(self) -> WatchCounts:
-        """What was seen so far, in this process."""
+        """Counts of this process so far."""
         counts, writer = dict(self._watching.counts), self._watching.writer
         if writer is not None:
             counts |= {"lost_rounds": writer.lost.rounds, "lost_questions": writer.lost.questions}
         return WatchCounts(**counts)
 
     def close(self) -> None:
-        """End the recording; loops under way end as unfinished.
+        """End the recording; running loops end as unfinished.
 
-        Done at the end of the process, too. What cannot be written by then is lost: it is counted in
-        :attr:`counts`, and a warning says how much.
+        The end of the process does it, too. Rounds that cannot be written by then are lost: :attr:`counts`
+        counts them, and a warning says how many.
         """
         self._watching.close()
 
@@ -322,6 +324,6 @@ class Watch:
 
 
 def _left_behind(writer: LoopRecord) -> None:
-    """Close the record of a watch that nobody closed, once its last loop is gone."""
+    """Close the record of an unclosed watch, once its last loop is gone."""
     if not writer.closed and (said := ended(writer)):
         warnings.warn(said, SufficeWarning, stacklevel=2)

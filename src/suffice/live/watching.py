@@ -1,4 +1,4 @@
-"""What the loops of one watch share: settings, record, counts, budgets, and which answer each returns."""
+"""Shared state of a watch's loops: settings, record, counts, budgets and the returned answer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Mode = Literal["shadow", "live"]
 
 
 def hash_of(policy: StopPolicy | None) -> str | None:
-    """What tells a policy from others; ``None`` for one without a file format."""
+    """Return a policy's hash; ``None`` for one without a file format."""
     try:
         return None if policy is None else policy_hash(policy)
     except UsageError:
@@ -42,7 +42,7 @@ def hash_of(policy: StopPolicy | None) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveSettings:
-    """How loops are decided about; ``max_rounds`` ends them, ``full_budget`` is what is known of them.
+    """Settings of live decisions; ``max_rounds`` ends loops, ``full_budget`` is the known full budget.
 
     ``raises``: a policy that fails is an error of the loop, rather than counted and warned of.
     """
@@ -66,7 +66,7 @@ class LiveSettings:
         mode: Mode = "live",
         **further: Any,
     ) -> LiveSettings:
-        """Those of a policy however it is named; live, a policy file's budget holds where none is given."""
+        """Return the settings for a policy in any form; in ``live`` a file's budget is the default."""
         if isinstance(max_rounds, int) and max_rounds < 1:
             raise UsageError(f"max_rounds must be at least 1, found {max_rounds}")
         if max_rounds is not None:
@@ -93,7 +93,7 @@ class LiveSettings:
 
 @dataclass(slots=True, weakref_slot=True, eq=False, kw_only=True)
 class Watching:
-    """What all loops of one watch share: settings, record, counts and warnings given."""
+    """Shared state of a watch's loops: settings, record, counts and warnings."""
 
     settings: LiveSettings
     writer: LoopRecord | None = None
@@ -105,40 +105,40 @@ class Watching:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def explores(self, name: str) -> bool:
-        """Whether a question runs on, drawn by its id: asked again it is not drawn again."""
+        """Whether a question runs to the full budget, drawn by its id, once."""
         drawn = hashlib.sha256(f"42:explore:{name}".encode(errors="surrogatepass"))
         return int.from_bytes(drawn.digest()[:8], "big") / 2**64 < self.settings.explore
 
     def count(self, what: str, number: int = 1) -> None:
-        """So many more of a field of the watch's counts."""
+        """Add to one of the watch's counts."""
         with self._lock:
             self.counts[what] = self.counts.get(what, 0) + number
 
     def warn(self, what: str, said: str) -> None:
-        """Warn once of what may happen in every round."""
+        """Warn once of a problem that may repeat in every round."""
         if what not in self.said:
             self.said.add(what)
             warnings.warn(f"{said} (said once)", SufficeWarning, stacklevel=4)
 
     def close(self) -> None:
-        """End the recording and say what it lost."""
+        """End the recording and warn of its losses."""
         if self.writer is not None and (said := ended(self.writer)):
             self.said.add("record")
             self.warn("lost", said)
         self.complain()
 
     def complain(self) -> None:
-        """Say what the record's writer cannot say."""
+        """Warn of the record writer's problem."""
         if self.writer is not None and self.writer.problem is not None:
             self.warn(
                 "record",
-                f"loops are not recorded as they should be: {self.writer.problem}. The loops go on; what is "
-                "not written by the end is lost and counted (lost_rounds)",
+                f"the recording of loops fails: {self.writer.problem}. The loops go on; rounds that are not "
+                "written by the end are lost, and lost_rounds counts them",
             )
 
 
 def ended(writer: LoopRecord) -> str:
-    """Close a record; what it lost, in words."""
+    """Close a record; return its losses in words."""
     writer.close()
     lost = writer.lost
     if not lost.questions:
@@ -154,10 +154,10 @@ def answer_round(
     decisions: Sequence[Decision],
     signals: Mapping[str, Sequence[float]],
 ) -> int | None:
-    """The round, from 1, whose answer a loop returns, as replay chooses it; ``None``: none has one.
+    """Return the round, from 1, of a loop's answer, as replay chooses it; ``None``: no answer.
 
-    Of the rounds with an answer and a defined value the one that is best by it, of equal ones the latest or
-    the first; without any value the latest.
+    It is the round with the best value among those with an answer; of equal ones the latest or the first.
+    Without any value it is the latest.
     """
     from suffice.stats.series import occurrences, running_best
 
@@ -190,9 +190,9 @@ def answer_round(
 # --- what a question may cost, and does -----------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budgets:
-    """Limits beside the policy; whichever is reached first ends the loop. ``None``: no limit.
+    """Limits in addition to the policy; the first one reached ends the loop. ``None``: no limit.
 
-    They are looked at after each round, so the last round may go past them by what it cost.
+    They are checked after each round, so the last round may exceed them.
 
     Parameters
     ----------
@@ -203,12 +203,12 @@ class Budgets:
     usd
         US dollars, by ``prices``.
     prices
-        What tokens, calls, retrievals and reranker calls cost.
+        Prices of tokens, calls, retrievals and reranker calls.
 
     Raises
     ------
     UsageError
-        When built: a limit that is not above 0, or ``usd`` without prices.
+        When built: for a limit that is not above 0, or ``usd`` without prices.
     """
 
     tokens: int | None = None
@@ -229,7 +229,7 @@ class Budgets:
 
 
 class Spending:
-    """What a question has cost so far, by what its rounds say, against its budgets."""
+    """The usage of a question so far, from its rounds, against its budgets."""
 
     ends_uncounted = (
         False  # whether a budget that cannot be kept ends the loop; else a warning says so
@@ -245,11 +245,11 @@ class Spending:
 
     @property
     def usd(self) -> float | None:
-        """Dollars so far; ``None`` without prices, or when tokens were not counted."""
+        """Dollars so far; ``None`` without prices, or without token counts."""
         return self._usd if self._tariffs and self.counted else None
 
     def add_calls(self, calls: Usage, *, prompts: int = 1) -> None:
-        """Count calls with the tokens of all of them; ``prompts`` of them, of one length, were evaluated."""
+        """Count calls with all their tokens; the server evaluated ``prompts`` of equal length."""
         if calls.prompt_tokens is None or calls.completion_tokens is None:
             self.counted = False
         prompt, completion = calls.prompt_tokens or 0, calls.completion_tokens or 0
@@ -267,14 +267,14 @@ class Spending:
             )
 
     def add_lookups(self, usage: Usage) -> None:
-        """Count what a round cost besides calls to the model."""
+        """Count a round's usage apart from model calls."""
         if self._tariffs:
             _, tariff = self._tariffs[0]
             self._usd += (usage.retrievals or 0) * tariff.retrieval
             self._usd += (usage.rerank_calls or 0) * tariff.rerank
 
     def add_round(self, usage: Usage) -> None:
-        """Count everything that a round cost."""
+        """Count all usage of a round."""
         known = usage.llm_calls
         samples, judging = usage.sample_calls or 0, usage.judge_calls or 0
         plain = max(1, (known or 0) - samples) if known != samples else 0
@@ -286,7 +286,7 @@ class Spending:
         self.add_lookups(usage)
 
     def spent(self) -> str | None:
-        """Which budget is spent, in words; ``None``: none is, as far as is known."""
+        """Return the spent budget in words; ``None``: none, as far as known."""
         budgets = self._budgets
         limits = (
             ("seconds", budgets.seconds, time.perf_counter() - self._started),
@@ -300,7 +300,7 @@ class Spending:
 
     @property
     def uncounted(self) -> str | None:
-        """Which budget cannot be kept, in words; ``None``: all are kept."""
+        """The budget that cannot be checked, in words; ``None``: all can."""
         for unit, limit in (("tokens", self._budgets.tokens), ("USD", self._budgets.usd)):
             if limit is not None and not self.counted:
                 return (
@@ -310,7 +310,7 @@ class Spending:
 
 
 class Meter(Spending):
-    """A model that counts what all its calls cost: answers, samples and verdicts."""
+    """A model that counts the usage of all its calls: answers, samples and verdicts."""
 
     ends_uncounted = True
 
@@ -320,7 +320,7 @@ class Meter(Spending):
         self.name: str = model.name
 
     def generate(self, request: GenerationRequest) -> Generation:
-        """Ask the model and count."""
+        """Call the model and count."""
         with may_be_cut():
             reply = self._model.generate(request)
             self.add_calls(
@@ -334,5 +334,5 @@ class Meter(Spending):
         return reply
 
     def add_round(self, usage: Usage) -> None:
-        """Count what a round cost besides the calls, which were counted as they were made."""
+        """Count a round's usage apart from the calls, which were counted already."""
         self.add_lookups(usage)

@@ -1,4 +1,4 @@
-"""Replies kept on disk."""
+"""Connection to a model by name, with its replies cached on disk."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CREATE TABLE samples (
     PRIMARY KEY (key, sample)) WITHOUT ROWID
 """,
     application=0x53554646,  # SUFF
-    remedy="delete it: it holds nothing that cannot be asked for again",
+    remedy="delete it: the model can give its replies again",
     again="; then run the same command again: what is finished is kept",
 )
 _COUNTS = ("prompt_tokens", "cached_tokens", "completion_tokens", "latency_s")
@@ -42,7 +42,7 @@ _Row = tuple[int, str]
 
 
 def request_key(request: GenerationRequest, *, model: str, endpoint: str, api: str) -> str:
-    """SHA-256 of everything a reply depends on but the number of samples, as 64 hex digits."""
+    """Return the SHA-256 of all inputs of a reply except the number of samples, as 64 hex digits."""
     asked = asdict(replace(request, json_schema=None, tell=None))
     del asked["n"], asked["tell"]
     if request.json_schema is None:
@@ -55,17 +55,17 @@ def request_key(request: GenerationRequest, *, model: str, endpoint: str, api: s
 
 
 class CachedModel(Closable):
-    """A model whose replies are kept in a file; a :class:`suffice.contracts.ChatModel`.
+    """A model with its replies cached in a file; a :class:`suffice.contracts.ChatModel`.
 
-    Every sample has a row of its own: asking for five after three asks the model for the two that
-    are missing (with ``seed + 3`` where a seed is set), so samples never become copies of each other.
-    A request without a seed is kept as well: asked again, it gives the same texts.
+    Every sample has its own row. A request for five samples after three draws the missing two (with
+    ``seed + 3`` if a seed is set), so samples are never copies of each other. Requests without a seed are
+    cached as well: a repeated request gives the same texts.
 
-    A kept reply carries the usage and latency recorded when it was drawn: where the samples came from
-    several calls their sum, where fewer are asked for than a call drew that call's.
+    A cached reply carries the usage and latency of its calls: the sum if the samples come from several
+    calls, the whole call's if fewer samples are requested than it drew.
 
-    Safe under threads and processes of one machine: of two that miss the same sample at once the first to
-    write wins, and both return what it wrote.
+    Safe under threads and processes of one machine: if two miss the same sample at once, the first to write
+    wins, and both return its text.
     """
 
     name: str
@@ -77,12 +77,12 @@ class CachedModel(Closable):
             pass
 
     def __getattr__(self, name: str) -> Any:
-        """Whatever else is asked of it, the wrapped model says."""
+        """Return any other attribute of the wrapped model."""
         return getattr(vars(self)["_model"], name)
 
     @property
     def endpoint(self) -> str:
-        """The wrapped model's endpoint; empty when it names none."""
+        """The wrapped model's endpoint; empty: none."""
         return str(getattr(self._model, "endpoint", ""))
 
     @property
@@ -91,7 +91,7 @@ class CachedModel(Closable):
         return self._model
 
     def generate(self, request: GenerationRequest) -> Generation:
-        """Draw the completions, from the file where it has them."""
+        """Draw the completions, from the file if it holds them."""
         key = request_key(request, model=self.name, endpoint=self.endpoint, api=self.api)
         with self._store.transaction() as database:
             rows = _rows(database, key, request.n)
@@ -110,7 +110,7 @@ class CachedModel(Closable):
             return _reply(database, _rows(database, key, request.n))
 
     def close(self) -> None:
-        """Close the file and the wrapped model, where that can be closed."""
+        """Close the file, and the wrapped model if it can be closed."""
         self._store.disconnect()
         close = getattr(self._model, "close", None)
         if callable(close):
@@ -118,7 +118,7 @@ class CachedModel(Closable):
 
 
 class KeptReplies(CachedModel):
-    """The replies of a recording that is not whole yet, in its own folder."""
+    """Replies of an unfinished recording, in its own folder."""
 
     def __init__(self, model: ChatModel, out: Path, shard: Shard | None = None) -> None:
         one_file = out.suffix == ".parquet"
@@ -132,7 +132,7 @@ class KeptReplies(CachedModel):
 
     @contextmanager
     def until(self, whole: Callable[[], bool]) -> Iterator[Self]:
-        """Itself; when that ends, the file is closed, and deleted where all is ``whole``."""
+        """Return itself; at the end close the file, and delete it if all is ``whole``."""
         try:
             yield self
         finally:
@@ -141,7 +141,7 @@ class KeptReplies(CachedModel):
                 self._delete()
 
     def generate(self, request: GenerationRequest) -> Generation:
-        """As the cache gives it; where the file is damaged, it begins anew."""
+        """Draw from the cache; if the file is damaged, begin a new one."""
         key = request_key(request, model=self.name, endpoint=self.endpoint, api=self.api)
         vars(self._here_asked).setdefault("keys", []).append(key)
         try:
@@ -152,7 +152,7 @@ class KeptReplies(CachedModel):
             return super().generate(request)
 
     def asked(self) -> tuple[str, ...]:
-        """The keys of what this thread asked since it was asked for them last."""
+        """Return the keys of this thread's requests since the last call."""
         return tuple(vars(self._here_asked).pop("keys", ()))
 
     def drop(self, keys: Iterable[str]) -> None:
@@ -167,14 +167,14 @@ class KeptReplies(CachedModel):
             database.executemany("DELETE FROM samples WHERE key = ?", each)
 
     def _delete(self) -> None:
-        """Without a shard those of all shards, since none is at work now."""
+        """Delete the file; without a shard delete those of all shards, since none is at work now."""
         place = self._store.file
         for file in place.parent.glob(f"{glob.escape(place.name)}*"):
             file.unlink(missing_ok=True)
 
 
 def _rows(database: sqlite3.Connection, key: str, n: int) -> list[_Row]:
-    """The samples 0, 1, ... kept without a gap, at most ``n``."""
+    """Return the samples 0, 1, ... stored without a gap, at most ``n``."""
     rows = database.execute(
         "SELECT sample, call, completion FROM samples WHERE key = ? AND sample < ? ORDER BY sample",
         (key, n),
@@ -192,7 +192,7 @@ def _reply(database: sqlite3.Connection, rows: list[_Row]) -> Generation:
 
 
 def _write(database: sqlite3.Connection, key: str, first: int, drawn: Generation) -> None:
-    """Keep the samples nobody kept before."""
+    """Store the samples that nobody stored before."""
     cost = {"model": drawn.model} | {name: getattr(drawn, name) for name in _COUNTS}
     call = database.execute("INSERT INTO calls (cost) VALUES (?)", (json.dumps(cost),)).lastrowid
     kept = 0
@@ -220,7 +220,7 @@ def connect(
     embedded: EmbeddedSettings | None = None,
     cache: str | Path | None = None,
 ) -> ChatModel:
-    """The model a name or URL stands for."""
+    """Return the model of a name or URL."""
     connected: ChatModel
     if llm == "embedded":
         connected = EmbeddedModel.load(model, settings=embedded)

@@ -1,4 +1,4 @@
-"""A language model inside this process: llama.cpp's own server on a loopback port."""
+"""A language model on this machine: llama.cpp's own server on a loopback port."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def models_folder() -> Path:
 
 
 def model_path(name_or_path: str | Path | None) -> Path:
-    """The GGUF file to load: the bundled weights by name, any other file by path."""
+    """Return the GGUF file to load: the bundled weights by name, any other file by path."""
     if name_or_path is None or str(name_or_path) == DEFAULT_MODEL:
         return _bundled()
     path = Path(name_or_path).expanduser()
@@ -95,7 +95,7 @@ def check_gguf(path: Path) -> None:
 
 
 def header_value(path: Path, key: bytes) -> bytes | None:
-    """The eight bytes behind a key of a GGUF file's header; ``None``: it has no such key."""
+    """Return the eight bytes after a key of a GGUF file's header; ``None``: it has no such key."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         at = data.find(key, 0, _HEADER)
         return None if at < 0 else data[at + len(key) : at + len(key) + 8]
@@ -106,7 +106,7 @@ _loading = threading.Lock()
 
 @contextmanager
 def _sleeping_threads() -> Iterator[None]:
-    """The OpenMP runtime reads this once: threads that wait for each other sleep, and take nobody's time."""
+    """Make OpenMP threads sleep while they wait; the runtime reads this once."""
     with _loading:
         kept = os.environ.get("OMP_WAIT_POLICY")
         os.environ["OMP_WAIT_POLICY"] = kept or "passive"
@@ -118,7 +118,7 @@ def _sleeping_threads() -> Iterator[None]:
 
 
 def quiet_params(path: Path, *, threads: int, purpose: str) -> Any:
-    """Parameters of a server of one GGUF file that prints nothing and takes any free loopback port."""
+    """Return parameters of a quiet server of one GGUF file, on any free loopback port."""
     with _sleeping_threads():
         params = require("xllamacpp", extra="embedded", purpose=purpose).CommonParams()
     params.model.path = str(path)
@@ -133,7 +133,7 @@ def quiet_params(path: Path, *, threads: int, purpose: str) -> Any:
 
 
 def start_server(params: Any, *, check: str) -> Any:
-    """The server, its weights loaded; ``check`` says in errors what else to look at."""
+    """Start the server with its weights loaded; ``check`` tells errors what else to look at."""
     try:
         return require("xllamacpp", extra="embedded", purpose="llama.cpp").Server(params)
     except RuntimeError as error:
@@ -152,7 +152,7 @@ _TIMEOUT_S = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedSettings:
-    """How the embedded model runs; ``n_parallel`` samples are drawn at once, ``replicas`` servers answer."""
+    """Settings of the embedded model: ``n_parallel`` samples at once, ``replicas`` servers."""
 
     n_ctx: int = 8192
     n_parallel: int = 8
@@ -177,7 +177,7 @@ class EmbeddedSettings:
 
 @dataclass(slots=True)
 class _Replica:
-    """A server and its client; one request at a time, since its neighbors would change its rounding."""
+    """A server and its client; one request at a time, since parallel ones change the rounding."""
 
     server: Any
     client: OpenAICompatibleModel
@@ -187,14 +187,14 @@ class _Replica:
 
 @dataclass(slots=True)
 class _Replicas:
-    """All of them, and who waits for one."""
+    """All replicas, and the queue for them."""
 
     all: list[_Replica] = field(default_factory=list)
     free: threading.Condition = field(default_factory=threading.Condition)
 
     @contextmanager
     def taken(self, prompt: str) -> Iterator[OpenAICompatibleModel]:
-        """Of the idle ones that which has seen most of the prompt's beginning."""
+        """Take the idle replica that has seen most of the prompt's beginning."""
         with self.free:
             while not (idle := [replica for replica in self.all if not replica.busy]):
                 if not self.all:
@@ -215,7 +215,7 @@ class _Replicas:
             self.free.notify_all()
 
     def close(self) -> None:
-        """End what is under way and free the weights."""
+        """End running requests and free the weights."""
         with self.free:
             closed, self.all = self.all, []
             self.free.notify_all()
@@ -225,18 +225,18 @@ class _Replicas:
 
 
 class EmbeddedModel(Closable):
-    """A GGUF model run in this process; a :class:`suffice.contracts.ChatModel`.
+    """A GGUF model on this machine; a :class:`suffice.contracts.ChatModel`.
 
     The bundled weights are Gemma 3 270M (base, 4 bit). Gemma is provided under and subject to the
     Gemma Terms of Use found at ai.google.dev/gemma/terms; :attr:`licence` repeats it.
 
-    llama.cpp's server answers on a loopback port. ``n`` samples are drawn side by side with seeds
-    ``seed + i``. The prompt is counted once; ``cached_tokens`` is what of it was not evaluated, and
-    ``completion_tokens`` are those of all texts. The same request, greedy or seeded, mostly gives the same
-    texts again: log-probabilities moved by up to 0.1 with what was evaluated before or beside it.
+    llama.cpp's server answers on a loopback port. It draws ``n`` samples in parallel with seeds ``seed + i``.
+    The prompt counts once; ``cached_tokens`` is its cached part, and ``completion_tokens`` sum over all
+    texts. A repeated request, greedy or seeded, mostly gives the same texts: log-probabilities moved by up
+    to 0.1 with earlier and parallel requests.
 
-    A ``json_schema`` is enforced. The text is then JSON of that shape, unless it was cut by
-    ``max_tokens`` (``finish_reason`` "length") or at a ``stop``.
+    A ``json_schema`` is enforced: the text is JSON of that form, unless ``max_tokens`` (``finish_reason``
+    "length") or a ``stop`` cuts it.
 
     Use :meth:`load`, and :meth:`close` or ``with`` when done.
     """
@@ -281,8 +281,8 @@ class EmbeddedModel(Closable):
     ) -> Self:
         """Load weights: the bundled ones (``None`` or ``gemma-3-270m``) or a GGUF file by path.
 
-        The bundled weights are joined from their package once, into
-        ``$XDG_CACHE_HOME/suffice/models`` (default ``~/.cache``), and their SHA-256 is compared then.
+        The first load joins the bundled weights from their package, into ``$XDG_CACHE_HOME/suffice/models``
+        (default ``~/.cache``), and compares their SHA-256.
         """
         path = model_path(name_or_path)
         check_gguf(path)
@@ -290,29 +290,29 @@ class EmbeddedModel(Closable):
 
     @property
     def licence(self) -> str:
-        """The notice of the weights; empty where none is known."""
+        """The notice of the weights; empty: unknown."""
         return GEMMA_NOTICE if "gemma" in self.name.lower() else ""
 
     @property
     def endpoint(self) -> str:
-        """What tells this model's replies from another's: the file and what shapes its sampling."""
+        """The identity of this model's replies: the file and the sampling settings."""
         chosen = self._settings
         size = self._path.stat().st_size
         return f"embedded:{self.name}:{size}:top_k={chosen.top_k}:min_p={chosen.min_p}:seed={chosen.seed}"
 
     @property
     def base_url(self) -> str:
-        """The OpenAI-compatible HTTP endpoint, llama.cpp's own, of the first replica."""
+        """The OpenAI-compatible URL of the first replica, llama.cpp's own."""
         with self._replicas.taken("") as client:
             return client.endpoint.partition(" ")[0]
 
     @property
     def concurrency(self) -> int:
-        """How many questions at a time keep it busy: its replicas."""
+        """Number of parallel questions that keep it busy: its replicas."""
         return len(self._replicas.all)
 
     def supports_logprobs(self) -> bool:
-        """Always."""
+        """Return true: it always gives log-probabilities."""
         return True
 
     def generate(self, request: GenerationRequest) -> Generation:
@@ -343,11 +343,11 @@ class EmbeddedModel(Closable):
         )
 
     def close(self) -> None:
-        """End what is under way and free the weights. May be called twice."""
+        """End running requests and free the weights. You may call it twice."""
         self._end()
 
     def _check_shape(self, schema: Mapping[str, Any], completion: Completion) -> None:
-        """Refuse a reply that shows that llama.cpp, which leaves out a schema it cannot read, did so."""
+        """Refuse a reply that shows that llama.cpp ignored an unreadable schema."""
         content = completion.text.lstrip()
         left_out = schema.get("type") == "object" and content[:1] not in ("", "{")
         if not left_out and completion.finish_reason == "stop":
@@ -357,7 +357,7 @@ class EmbeddedModel(Closable):
                 left_out = True
         if left_out:
             raise UsageError(
-                f"the embedded model {self.name!r} cannot hold its replies to this json_schema: it gave "
+                f"the embedded model {self.name!r} cannot follow this json_schema: it returned "
                 f"{content[:60]!r}. llama.cpp knows type, properties, required, items, enum, const, anyOf "
                 "and bounds of lengths"
             )
@@ -371,13 +371,12 @@ _RANK = struct.pack("<II", 4, 4)  # a number of this kind, and this one of pooli
 
 
 class EmbeddedReranker(Closable):
-    """Scores passages with a GGUF reranker; a :class:`suffice.contracts.Reranker`.
+    """A GGUF reranker; a :class:`suffice.contracts.Reranker`.
 
-    The file must hold a model that scores pairs (pooling type ``RANK``), as converted cross-encoders
-    do. Scores are raw: the network's output, high for relevant. A passage is read as its title and
-    text and cut at its end until the pair fits the model. llama.cpp gives both texts the first token
-    type, so a BERT trained with two types scores here as if it had been given one. No weights come
-    with the package. Safe to call from several threads.
+    The file must hold a model that scores pairs (pooling type ``RANK``), as converted cross-encoders do.
+    Scores are raw: the network's output, high for relevant. The model reads a passage as title and text, cut
+    at its end until the pair fits. llama.cpp gives both texts the first token type, so a BERT trained with
+    two types sees only one. The package brings no weights. Safe to call from several threads.
 
     Use :meth:`close` or ``with`` when done.
     """
@@ -392,7 +391,7 @@ class EmbeddedReranker(Closable):
         self._scores("a", ["a"])
 
     def rerank(self, query: str, passages: Sequence[Passage]) -> tuple[Passage, ...]:
-        """The same passages, best first, each with its raw score; equal scores keep their order."""
+        """Return the same passages, best first, each with its raw score; equal scores keep their order."""
         if self._server is None:
             raise UsageError("this EmbeddedReranker is closed; open it again")
         if not passages:
@@ -401,7 +400,7 @@ class EmbeddedReranker(Closable):
         return best_reranked(passages, scores)
 
     def close(self) -> None:
-        """Stop the server and free the weights; may be called twice."""
+        """Stop the server and free the weights. You may call it twice."""
         self._server = None
 
     def _scores(self, query: str, texts: Sequence[str]) -> list[float]:
@@ -423,7 +422,7 @@ class EmbeddedReranker(Closable):
             ) from error
 
     def _shorter(self, query: str, texts: Sequence[str], error: Any) -> list[float]:
-        """Texts that are too long together one by one, and one that is too long by itself cut."""
+        """Send texts that are too long together one by one, and cut a text that is too long alone."""
         message = str(error.get("message", error) if isinstance(error, dict) else error)
         if "too large" not in message and "larger than" not in message:
             raise BackendError(f"the reranker {self.name!r} refused: {message}")

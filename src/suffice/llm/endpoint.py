@@ -1,4 +1,4 @@
-"""One server's base URL: how it is asked, how much of a reply is read, when it is asked the same again."""
+"""Requests to one server: time limits, retries and the size limit of a reply."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 _Read = TypeVar("_Read")
 Send = Callable[[Any], AbstractAsyncContextManager[Any]]
-"""Opens the reply to a request, given the client."""
+"""A function that sends a request by the client and opens its reply."""
 
 _NO_KEY = "none"  # local servers ask for a key and read none
 _RETRIES_OF_NOBODY = 4  # of a server that never answered, once ten first pauses have passed
@@ -60,7 +60,7 @@ _OF_EVENTS = (b"data:", b"event:", b":")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenAISettings:
-    """How a server is asked."""
+    """Settings of requests to a server."""
 
     api: Api = "chat"
     api_key: str | None = field(default=None, repr=False)
@@ -90,7 +90,7 @@ class OpenAISettings:
 
 
 def _parts(url: str) -> tuple[str, str, Mapping[str, str]]:
-    """A base URL as it is shown, as it is asked, and what every request has behind its ``?``, kept secret."""
+    """Split a base URL into its shown form, its request form, and its secret query."""
     shown = without_credentials(url)
     try:
         parts = urlsplit(url)
@@ -117,7 +117,7 @@ def _running_loop() -> asyncio.AbstractEventLoop:
 
 
 def _settle(process: int, loop: asyncio.AbstractEventLoop) -> None:
-    """Let connections be closed before Python ends."""
+    """Let connections close before Python ends."""
 
     async def settled() -> None:
         others = asyncio.all_tasks() - {asyncio.current_task()}
@@ -132,7 +132,7 @@ _loops: dict[int, Once[asyncio.AbstractEventLoop]] = {}  # a fork has its own
 
 
 def _loop() -> asyncio.AbstractEventLoop:
-    """Where all requests of this process run, so that each can be cut and ends in time."""
+    """Return the event loop of all requests, so that each can be canceled and ends in time."""
     return _loops.setdefault(os.getpid(), Once(_running_loop))()
 
 
@@ -142,14 +142,14 @@ def _hang_up(clients: dict[int, Once[Any]]) -> Future[None] | None:
 
 
 class _Cut:
-    """Ends a request, called in its loop's thread."""
+    """A handle that ends a request, called in the event loop's thread."""
 
     def __init__(self) -> None:
         self._scope: Any = None
         self._over = False
 
     def ends(self, scope: Any) -> None:
-        """What to cancel: at once where the cut came before."""
+        """Set the task to cancel; cancel at once if the cut came before."""
         self._scope = scope
         if self._over:
             scope.cancel()
@@ -215,7 +215,7 @@ class Endpoint:
         model: str,
         events: EventReply | None = None,
     ) -> _Read:
-        """What ``read`` makes of the JSON of a reply to what ``send`` sends, after some attempts or none."""
+        """Send ``send``, with retries, and return ``read`` of the reply's JSON."""
         tenacity, settings = self._tenacity, self._settings
         began = time.monotonic()
         ours = tenacity.wait_random_exponential(settings.first_pause_s, _LONGEST_PAUSE_S)
@@ -262,7 +262,7 @@ class Endpoint:
         return made
 
     def _enough(self, state: Any) -> bool:
-        """Whether it was asked often enough; sooner where nobody ever listened: the URL may be wrong."""
+        """Whether the attempts are spent; sooner if nobody ever answered: the URL may be wrong."""
         retries = self._settings.max_retries
         if state.outcome.exception().nobody and self.tally.none_answered:
             soon = state.seconds_since_start < 10 * self._settings.first_pause_s
@@ -270,7 +270,7 @@ class Endpoint:
         return bool(state.attempt_number > retries)
 
     def _reply(self, send: Send, model: str, events: EventReply | None) -> object:
-        """The JSON of one attempt's reply."""
+        """Return the JSON of one attempt's reply."""
         if events is not None:
             events.begin()
         client = self._clients.setdefault(os.getpid(), Once(self._new_client))()
@@ -303,7 +303,7 @@ class Endpoint:
     async def _content(
         self, opening: AbstractAsyncContextManager[Any], events: EventReply | None, cut: _Cut
     ) -> bytes:
-        """A whole reply, in time and not too long; a byte now and then makes no read late by itself."""
+        """Return a whole reply, within its time and size; a slow trickle counts as late."""
         most, content = self._settings.max_reply_bytes, bytearray()
         with self._anyio.fail_after(self._settings.timeout_s) as scope:
             cut.ends(scope)
@@ -321,14 +321,14 @@ class Endpoint:
 
 
 def _asked_for_too_much(failure: NoReply) -> NoReply:
-    """What is told where a server wants to be left alone for longer than is waited."""
+    """Return the error for a server that demands a longer pause than allowed."""
     seconds = failure.pause_s
     try:
         until = datetime.now(UTC) + timedelta(seconds=seconds)
     except OverflowError:
         until = datetime.max.replace(tzinfo=UTC)
     return NoReply(
-        f"{failure}; it wants to be left alone until {until:%Y-%m-%d %H:%M} UTC ({seconds:,.0f} s). Run the "
+        f"{failure}; it accepts no request before {until:%Y-%m-%d %H:%M} UTC ({seconds:,.0f} s). Run the "
         "same again then, or raise OpenAISettings(max_wait_s=...), --max-wait",
         pause_s=seconds,
         until=until,
@@ -344,9 +344,9 @@ def _struck_record(record: logging.LogRecord) -> bool:
 class EndpointEncoder(Closable):
     """An :class:`suffice.contracts.Encoder` over HTTP. Safe to call from several threads.
 
-    Vectors are scaled to length 1. Servers refuse an empty text, so it is sent as one blank. Whether
-    a vector depends on the texts beside it is up to the server: llama.cpp with several slots evaluates
-    them together, and they move by up to 0.03 in cosine; start it with one (``--parallel 1``).
+    Vectors are scaled to length 1. Servers refuse an empty text, so it is sent as one blank. On some servers
+    a vector depends on the texts beside it: llama.cpp with several slots evaluates them together, and they
+    move by up to 0.03 in cosine. Start it with one slot (``--parallel 1``).
     """
 
     def __init__(
@@ -368,7 +368,7 @@ class EndpointEncoder(Closable):
 
     @property
     def name(self) -> str:
-        """The model, its server, and what shapes its vectors."""
+        """The model, its server, and the settings of its vectors."""
         shaping = {"query_prompt": self._query_prompt, "extra_body": dict(self._server.extra_body)}
         used = {key: value for key, value in shaping.items() if value}
         tail = f" {json.dumps(used, sort_keys=True)}" if used else ""
@@ -377,9 +377,9 @@ class EndpointEncoder(Closable):
     def encode(
         self, texts: Sequence[str], *, role: Literal["query", "passage"] = "passage"
     ) -> NDArray[np.float32]:
-        """A unit vector for every text, (len(texts), dimension).
+        """Return a unit vector for every text, (len(texts), dimension).
 
-        No texts cost one request the first time, to learn the dimension.
+        Without texts, the first call sends one request, to learn the dimension.
         """
         import numpy as np
 
@@ -417,14 +417,14 @@ class EndpointEncoder(Closable):
             expected = self._dimension = self._dimension or vectors.shape[1]
         if vectors.shape[1] != expected:
             raise BackendError(
-                f"{source} sent vectors of {expected} numbers before and of {vectors.shape[1]} now; "
+                f"{source} sent vectors of {expected} numbers before, but of {vectors.shape[1]} now; "
                 "check that it still runs the same model"
             )
         return vectors
 
 
 def _unit(payload: object, n: int, source: str) -> NDArray[np.float32]:
-    """The vectors of a reply in the order of the texts, scaled to length 1."""
+    """Return a reply's vectors in the order of the texts, scaled to length 1."""
     import numpy as np
 
     try:

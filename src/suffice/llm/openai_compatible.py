@@ -1,4 +1,4 @@
-"""Any server that speaks the OpenAI protocol."""
+"""A chat model behind any server that speaks the OpenAI protocol."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ABOUT_THE_SCHEMA = (*_SCHEMA_FIELDS, "json schema", "json_object", "structured 
 
 @dataclass(slots=True)
 class _Learnt:
-    """What the server turned out not to do. Only ever set to the other value, so safe to race."""
+    """Missing abilities of the server. Each only ever changes once, so races are harmless."""
 
     no_logprobs: bool = False
     no_n: bool = False
@@ -51,15 +51,15 @@ class _Learnt:
 class OpenAICompatibleModel(Closable):
     """A model behind an OpenAI-compatible URL; a :class:`suffice.contracts.ChatModel`.
 
-    What a server lacks is found out once and worked around: log-probabilities it rejects are no
-    longer asked for (``tokens`` is then ``None``), samples it does not give are asked for side by side, with
-    ``seed + i`` for sample i where a seed is set. Usage is summed over the requests this takes. Where a
-    ``json_schema`` is rejected, any JSON object is asked for instead, and where that is rejected, nothing:
-    a reply may have any form, as it may from a server that leaves out what it does not know. A text that is
-    told as it comes is asked for as events, unless the server refuses them or counts no tokens with them.
+    It detects missing features of a server once and works around them. If the server rejects
+    log-probabilities, it stops requesting them (``tokens`` is then ``None``). If the server draws one sample
+    only, it sends parallel requests, with ``seed + i`` for sample i if a seed is set, and sums their usage.
+    If the server rejects a ``json_schema``, it requests any JSON object, and if that fails, no format. So a
+    reply may have any form. It streams a text as events, unless the server refuses them or counts no tokens
+    with them.
 
-    llama.cpp counts the tokens of the first of several choices only. From such a server the count is
-    taken from the tokens themselves, or is ``None`` while they are not known.
+    llama.cpp counts the tokens of the first of several choices only. For such a server the count comes from
+    the tokens themselves, or is ``None`` if they are unknown.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class OpenAICompatibleModel(Closable):
 
     @property
     def endpoint(self) -> str:
-        """The URL, and the extra fields where there are any."""
+        """The URL, with the extra fields if there are any."""
         extra = self._settings.extra_body
         return f"{self._where} {json.dumps(dict(extra), sort_keys=True)}" if extra else self._where
 
@@ -114,7 +114,7 @@ class OpenAICompatibleModel(Closable):
         )
 
     def supports_logprobs(self) -> bool:
-        """Whether the server gives log-probabilities; asks for one token the first time."""
+        """Whether the server gives log-probabilities; the first call asks for one token."""
         if self._learnt.probed is None:
             prompt = (Message(role="user", content="Hi"),) if self.api == "chat" else "Hi"
             reply = self.generate(GenerationRequest(prompt=prompt, max_tokens=1, top_logprobs=1))
@@ -154,7 +154,7 @@ class OpenAICompatibleModel(Closable):
     def _ask(
         self, request: GenerationRequest, form: int = 0
     ) -> tuple[tuple[Completion, ...], Counts]:
-        """One exchange; fewer texts than asked for when the server draws fewer."""
+        """Make one exchange; the server may draw fewer texts than requested."""
         learnt = self._learnt
         if learnt.no_n:
             request = replace(request, n=1)
@@ -235,7 +235,7 @@ class OpenAICompatibleModel(Closable):
         return send
 
     def _adapt(self, message: str, body: Mapping[str, Any]) -> bool:
-        """Learn from a refusal; whether asking again otherwise makes sense."""
+        """Learn from a refusal; return whether another form of the request makes sense."""
         learnt, said = self._learnt, message.lower()
         if "logprob" in said and "logprobs" in body:
             learnt.no_logprobs = True
@@ -262,7 +262,7 @@ class OpenAICompatibleModel(Closable):
 
 
 def _shape(body: dict[str, Any], form: str, schema: Mapping[str, Any]) -> None:
-    """Put how the reply shall be formed in the words of ``form``."""
+    """Add the reply's format to the request, in the words of ``form``."""
     if form == "json_schema":
         if "json_schema" in body:  # llama.cpp's word for completions; the other is vLLM's
             body["structured_outputs"] = {"json": json.loads(schema_text(schema))}

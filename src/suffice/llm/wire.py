@@ -1,4 +1,4 @@
-"""The OpenAI wire format: a request as JSON, a reply as records. No network here."""
+"""The OpenAI wire format: requests as JSON, replies as records, no network."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _ABOUT_THE_RATE = ("rate limit", "rate_limit", "ratelimit", "too many requests")
 
 
 class NoReply(BackendError):  # noqa: N818 - reads as what it is
-    """A server gave no reply, whatever it was asked: another one, or the same one later, may."""
+    """A server gave no reply to any request; another server, or the same one later, may."""
 
     passing = True
 
@@ -71,11 +71,11 @@ class NoReply(BackendError):  # noqa: N818 - reads as what it is
 
 
 class BrokenReply(NoReply):
-    """A server sent what is no reply: cut, empty, a page, of wrong types, too long."""
+    """A server sent an invalid reply: cut, empty, a web page, wrong types, too long."""
 
 
 def late(url: str) -> str:
-    """The error message for a reply that did not end in time."""
+    """Return the error message for a reply that did not end in time."""
     return (
         f"{url} did not answer in time; is it overloaded? Raise OpenAISettings(timeout_s=...), --timeout, "
         "or lower concurrency"
@@ -83,7 +83,7 @@ def late(url: str) -> str:
 
 
 def translate(error: Exception, *, url: str, model: str) -> SufficeError:
-    """The error of this library that says what to do about one of ``openai``'s."""
+    """Return the library's error, with a remedy, for one of ``openai``'s."""
     openai = require("openai", extra="openai", purpose="A model server")
     cause = error.__cause__ or error
     if isinstance(error, openai.APITimeoutError) or "Timeout" in type(error).__name__:
@@ -91,7 +91,7 @@ def translate(error: Exception, *, url: str, model: str) -> SufficeError:
     if isinstance(error, openai.APIConnectionError) or type(cause).__name__ in _WHILE_READING:
         if _UNTRUSTED in str(cause):
             return UsageError(
-                f"{url} showed a certificate that is not trusted ({_reason(cause)}), so it was asked "
+                f"{url} has an untrusted certificate ({_reason(cause)}), so it was asked "
                 "nothing. Check the URL; where the server is yours, name the certificate of whoever signed "
                 "its own: SSL_CERT_FILE=authority.pem"
             )
@@ -110,7 +110,7 @@ def translate(error: Exception, *, url: str, model: str) -> SufficeError:
 
 
 def _reason(cause: BaseException) -> str:
-    """What is wrong with a certificate, out of OpenSSL's message."""
+    """Return the fault of a certificate, from OpenSSL's message."""
     return str(cause).rpartition("certificate verify failed: ")[2].partition(" (_ssl")[0]
 
 
@@ -120,7 +120,8 @@ def _of_status(error: Any, url: str, model: str) -> SufficeError:
     words = f"{error} {error.body}".lower()
     if status == 403 and any(phrase in words for phrase in _ABOUT_THE_RATE):
         return NoReply(
-            f"{said}. Wait, lower concurrency, and run the same again", pause_s=_pause_s(error)
+            f"{said}. Wait, lower concurrency, and run the same command again",
+            pause_s=_pause_s(error),
         )
     if status in (401, 403):
         return UsageError(
@@ -150,7 +151,7 @@ def _of_status(error: Any, url: str, model: str) -> SufficeError:
 
 
 def _pause_s(error: Any) -> float:
-    """What the server asks for in its headers, in seconds or by a date; 0 where it does not say."""
+    """Return the server's requested pause, from seconds or a date in its headers; 0: none."""
     headers = error.response.headers
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         said = headers.get(name)
@@ -163,7 +164,7 @@ def _pause_s(error: Any) -> float:
 
 
 def _message(error: Any) -> str:
-    """What the server said, without the status line the package puts before it."""
+    """Return the server's message, without the status line that the package adds."""
     body = error.body
     if isinstance(body, dict) and isinstance(body.get("message"), str):
         return str(body["message"]).rstrip(".")
@@ -191,10 +192,10 @@ class Counts:
 
 
 class Closable:
-    """Closed at the end of ``with``."""
+    """A base of objects that close at the end of ``with``."""
 
     def close(self) -> None:
-        """Let go of what is held; may be called twice."""
+        """Release all resources. You may call it twice."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
@@ -205,11 +206,11 @@ class Closable:
 
 
 class NullReply(BrokenReply):
-    """A reply with null where a text should be: a passing fault of a server, or all that the model says."""
+    """A reply with null in place of a text: a passing fault of a server, or the model's whole reply."""
 
 
 def check_request(request: GenerationRequest, api: Api, name: str) -> None:
-    """Refuse what no server would understand."""
+    """Refuse a request that no server would understand."""
     form: Api = "completion" if isinstance(request.prompt, str) else "chat"
     if form != api:
         wanted = "a string" if api == "completion" else "a tuple of messages"
@@ -233,7 +234,7 @@ def check_request(request: GenerationRequest, api: Api, name: str) -> None:
 
 
 def schema_text(schema: Mapping[str, Any]) -> str:
-    """A JSON schema as JSON, its keys in the order given: a reply has them in that order."""
+    """Return a JSON schema as JSON with its keys in the given order, which a reply follows."""
     if not isinstance(schema, Mapping):
         raise UsageError(
             f"json_schema must be a mapping such as {{'type': 'object'}}, found {type(schema).__name__}"
@@ -248,7 +249,7 @@ def schema_text(schema: Mapping[str, Any]) -> str:
 
 
 def request_body(request: GenerationRequest) -> dict[str, Any]:
-    """The request as a JSON object, without ``model``."""
+    """Return the request as a JSON object, without ``model``."""
     body: dict[str, Any] = {
         "temperature": request.temperature,
         "top_p": request.top_p,
@@ -281,9 +282,9 @@ def request_body(request: GenerationRequest) -> dict[str, Any]:
 def parse_completions(
     payload: object, *, top_logprobs: int, source: str, null_is_empty: bool = True
 ) -> tuple[Completion, ...]:
-    """The texts of a reply, with their tokens where the reply has them.
+    """Return the texts of a reply, with their tokens if the reply has them.
 
-    Understands ``logprobs.content[]`` (chat, and completions of llama.cpp) and the older
+    It reads ``logprobs.content[]`` (chat, and completions of llama.cpp) and the older
     ``tokens / token_logprobs / top_logprobs``. A token without a log-probability makes the tokens of
     its text unknown.
     """
@@ -302,7 +303,7 @@ def parse_completions(
 
 # --- replies that come as events -----------------------------------------------------------------
 class EventReply:
-    """A reply of one text that comes as server-sent events, whose pieces are told as they come."""
+    """A reply of one text as server-sent events, passed on piece by piece."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
@@ -310,11 +311,11 @@ class EventReply:
         self._began = self._silent = False
 
     def begin(self) -> None:
-        """The request is sent, perhaps again: what was told cannot be taken back, and nothing more is."""
+        """Begin a request, perhaps a repeated one; pieces that were passed on stay, and no more follow."""
         self._line, self._half, self._silent = b"", "", self._began
 
     def feed(self, chunk: bytes) -> None:
-        """Take in what came."""
+        """Take in received bytes."""
         if self._silent:
             return
         *lines, self._line = (self._line + chunk).split(b"\n")
@@ -332,7 +333,7 @@ class EventReply:
 
 
 def joined_events(content: bytes, source: str) -> object:
-    """The reply that events make up, as it would have come in one piece."""
+    """Join events to the reply that would have come in one piece."""
     text, finish, usage = [], None, None
     further: dict[str, Any] = {}
     logprobs: dict[str, list[Any]] = {}
@@ -367,7 +368,7 @@ def joined_events(content: bytes, source: str) -> object:
 
 
 def _event(line: bytes) -> Mapping[str, Any] | None:
-    """What a line of an event stream holds; ``None``: nothing."""
+    """Return the content of a line of an event stream; ``None``: none."""
     name, _, value = line.strip().partition(b":")
     if name != b"data":
         return None
@@ -392,7 +393,7 @@ def _piece(choice: Mapping[str, Any]) -> str:
 
 
 def counts(payload: object) -> Counts:
-    """What a reply says it cost."""
+    """Return the usage in a reply."""
     usage = payload.get("usage") if isinstance(payload, Mapping) else None
     if not isinstance(usage, Mapping):
         return Counts()
@@ -411,7 +412,7 @@ def _as_dict(value: object) -> dict[str, Any]:
 
 
 def excerpt(value: object) -> str:
-    """The beginning of it, however deep or large it is."""
+    """Return its beginning, however deep or large it is."""
     short = reprlib.Repr()
     short.maxdict = short.maxlist = short.maxlevel = 6
     short.maxstring = short.maxlong = short.maxother = 80
@@ -430,7 +431,7 @@ def _index(choice: Mapping[str, Any]) -> int:
 
 
 def _count(value: object) -> int | None:
-    """A count that can be believed; ``None``: unknown."""
+    """Return a plausible count; ``None``: unknown."""
     known = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS
     return value if known else None  # type: ignore[return-value]
 
@@ -448,7 +449,7 @@ def _completion(choice: Mapping[str, Any], top_logprobs: int, source: str) -> Co
 
 
 def tokens_of(logprobs: object, top_logprobs: int, source: str) -> tuple[Token, ...] | None:
-    """The tokens under ``logprobs``, in either shape; ``None``: neither, or not all are known."""
+    """Return the tokens under ``logprobs``, in either form; ``None``: neither, or some are unknown."""
     if not isinstance(logprobs, Mapping):
         return None
     try:

@@ -1,1 +1,1 @@
-"""The loops: what each round retrieves."""
+"""The loops that come with Suffice: what each round retrieves."""

@@ -1,4 +1,4 @@
-"""One round's calls to the model, greedy with samples beside or a majority of samples, and what they say."""
+"""The model calls of one round, greedy and sampled, and their replies."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def connect_encoder(
         return OnnxEncoder.load(query_prompt=query_prompt)
     if name.startswith(("http://", "https://")):
         if model is None:
-            raise UsageError(f"which model of {name} embeds? Name it: --encoder-model M")
+            raise UsageError(f"the embedding model of {name} is unknown; type --encoder-model M")
         return EndpointEncoder(name, model, query_prompt=query_prompt)
     return SentenceEncoder.load(name, query_prompt=query_prompt)
 

@@ -1,4 +1,4 @@
-"""Loops that ask follow-up questions, read what each finds, and answer from the whole of it (METHODS 2)."""
+"""Loops that ask follow-up questions and answer from all their findings (METHODS 2)."""
 
 from __future__ import annotations
 

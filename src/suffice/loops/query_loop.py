@@ -1,4 +1,4 @@
-"""The mechanism of loops in which every round sends a query of its own, chosen from what was found so far."""
+"""The base of loops that send a new query each round, chosen from the findings so far."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ReAct loop: the model thinks, searches, reads what it found, and says when it would finish."""
+"""The ReAct loop: the model thinks, searches, reads its findings, and says when it would finish."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a loop can be told; a round in two halves: what the loop needs to go on, and the answer."""
+"""Settings of a loop, and a round in two halves: retrieval, then the answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What candidates pay, and the one cost that they are compared at."""
+"""Costs of the candidates, and the one cost that compares them."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ class CostBook:
         model, traces = self._model, self._traces
         if model.charge == "published":
             notes.append(
-                "costs are charged as published: every round's answer up to the stop, read or not"
+                "costs as in the papers: every round's answer up to the stop counts, read or not"
             )
         elif (
             not traces.origin.run.get("pipeline")

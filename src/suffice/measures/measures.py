@@ -1,4 +1,4 @@
-"""A trace set measured once: scores, signals, costs and stop rounds, computed when first asked and kept."""
+"""Measures of a trace set: scores, signals, costs and stop rounds, computed on first use."""
 
 from __future__ import annotations
 

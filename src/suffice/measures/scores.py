@@ -1,4 +1,4 @@
-"""What is measured of questions by themselves: scores of answers, retrieval, signals, by keys that travel."""
+"""Per-question scores of answers, retrieval and signals, under keys that workers share."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""What a record with cut questions shows of stops past the cut: values weighted by exploration, or bounds.
+"""Estimates past a cut in a record: inverse-propensity weights, or bounds.
 
-A question may end before the full budget because something stopped it. Where a live policy did, and a
-share of the questions drawn with a known probability (``propensity``) ran on whatever the policy said, a stop
-is known of every question up to the round at which that policy says stop, drawn or not; past it the drawn
-ones stand for all (Horvitz and Thompson). Past any other cut nothing was seen.
+A question is cut (censored) when something stops it before the full budget. A live policy may cut questions
+while a random share of them, drawn with a known probability (``propensity``), runs on. Then every question
+shows the rounds up to that policy's stop. Past it the drawn questions represent all, by inverse-propensity
+weights (Horvitz and Thompson). Past any other cut the record shows nothing.
 
-So the scores and costs of a record, (n_questions, n_rounds), become others of the same shape, whose mean over
-questions at the stops of a policy estimates what it would have scored and paid had nothing been cut.
+This module maps a record's scores and costs to weighted ones of the same shape, (n_questions, n_rounds).
+Their mean at a policy's stops estimates the score and cost of that policy on an uncut record.
 """
 
 from __future__ import annotations

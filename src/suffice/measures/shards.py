@@ -1,4 +1,4 @@
-"""A large record in shards, measured in turn or side by side, and its measured columns kept beside it."""
+"""A large record in shards: measured in turn or in parallel, with its columns cached on disk."""
 
 from __future__ import annotations
 

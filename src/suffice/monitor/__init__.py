@@ -1,4 +1,4 @@
-"""Promises in use: streams in, alarms out."""
+"""Monitoring of promises in use: streams in, alarms out."""
 
 from suffice.monitor.alarms import CoverageMonitor as CoverageMonitor
 from suffice.monitor.alarms import ExchangeabilityMonitor as ExchangeabilityMonitor

@@ -1,7 +1,7 @@
-"""Watching a calibrated promise in use: one observation in, an alarm out.
+"""Alarms of a promise in use: one observation in, an alarm out.
 
-All monitors may be looked at after every answer. Over an endless stream on which all is well, each raises an
-alarm with probability at most its level.
+You may look at every monitor after every answer. While the promise holds, the lifetime chance of a false
+alarm is at most the monitor's level.
 """
 
 from __future__ import annotations

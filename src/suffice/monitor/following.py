@@ -1,4 +1,4 @@
-"""A record as it grows, a policy watched over it, and who is told of alarms."""
+"""Monitoring of a record as it grows, and the delivery of its alarms."""
 
 from __future__ import annotations
 

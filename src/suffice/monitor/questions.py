@@ -1,4 +1,4 @@
-"""What monitors read of recorded questions, and what stopping loses and saves on them."""
+"""The monitors' view of recorded questions, with the loss and saving of each stop."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Rules and methods that decide when to stop."""
+"""Policies: rules and methods that decide when to stop."""

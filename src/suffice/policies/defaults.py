@@ -1,4 +1,4 @@
-"""What fitting, sweeping and scoring take where nothing else is said."""
+"""Defaults of fitting, sweeping and scoring."""
 
 from __future__ import annotations
 

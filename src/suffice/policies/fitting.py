@@ -1,4 +1,4 @@
-"""Fit rules on the tune split: calibrators, base rates and out-of-fold values."""
+"""Fitting of rules on the tune split: calibrators, base rates and out-of-fold values."""
 
 from __future__ import annotations
 
@@ -482,7 +482,7 @@ def _counted(traces: TraceSet) -> tuple[Mask, str]:
     counted = traces.exists.copy()
     if counted[:, 1:].any():
         counted[:, 0] = False
-    which = "rounds" if counted[:, 0].any() else "rounds after the first"
+    which = "rounds" if counted[:, 0].any() else "rounds after round 1"
     return counted, f"{which} of {traces.origin.source}"
 
 

@@ -1,4 +1,4 @@
-"""The contract of a method: everything the house knows of one, behind one object."""
+"""The contract of a method: one object with everything that the package uses of it."""
 
 from __future__ import annotations
 

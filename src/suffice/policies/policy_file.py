@@ -24,7 +24,7 @@ def policy_document(policy: StopPolicy) -> dict[str, Any]:
     document = getattr(policy, "document", None)
     if document is None:
         raise UsageError(
-            f"a policy with a file, such as suffice.Rule(TEXT), is wanted, found {policy!r:.60}"
+            f"a policy with a file, such as suffice.Rule(TEXT), is needed, found {policy!r:.60}"
         )
     return {"suffice_policy": POLICY_VERSION, "kind": policy.kind, **document()}
 

@@ -1,4 +1,4 @@
-"""Methods and kinds of policy by name; a method is imported when it is asked for.
+"""Methods and kinds of policy by name, imported on first use.
 
 Another package brings a method by the entry point group ``suffice.methods``: the entry's name is the
 method's, its value the ``module:object`` of a :class:`suffice.policies.method.Method`.

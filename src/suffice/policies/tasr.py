@@ -1,13 +1,13 @@
-"""TASR (paper 0, Eq. 1), and its controls: simpler rules that it must beat to have earned its parts.
+"""TASR (paper 0, Eq. 1), and its controls: simpler rules that it must beat.
 
-``published`` is the rule AS_m25 as the paper's code ran it: the floor is 0.25, stability uses the
-code's own normaliser, and a round without log-probabilities counts as calibrated margin 0.5; thresholds of
-controls are fixed at 0.25, or the best tune F1 of 40 evenly spaced ones at no more than 3 rounds.
-``corrected`` uses the official normaliser, never fires on an undefined margin or on a stable
-abstention, and takes the cheapest threshold within one standard error of the best out-of-fold tune F1.
+``published`` is the rule AS_m25 as the paper's code ran it. The floor is 0.25, stability uses the code's
+own normalizer, and a round without log-probabilities counts as calibrated margin 0.5. Thresholds of
+controls are fixed at 0.25, or have the best tune F1 of 40 evenly spaced ones at no more than 3 rounds.
+``corrected`` uses the official normalizer and never fires on an undefined margin or a stable abstention.
+It takes the cheapest threshold within one standard error of the best out-of-fold tune F1.
 
-The fifth control, a random mix of the neighbouring fixed budgets at equal cost, needs no fitting: it is what
-``frontier_gain`` of a replay compares with.
+The fifth control, a random mix of the neighboring fixed budgets at equal cost, needs no fitting:
+``frontier_gain`` of a replay compares with it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class TASR(RuleMethod):
     """See :class:`suffice.policies.method.Method`."""
 
     name = "tasr"
-    summary = "stop when the answer repeats and its calibrated margin clears a floor"
+    summary = "stop when the answer repeats and its calibrated margin is high enough"
     source = "paper 0, Eq. 1"
     chosen_by_f1: frozenset[Preset] = frozenset({"corrected"})
 
@@ -176,7 +176,7 @@ def _early_stop(data: FitData, how: RuleFit) -> str:
 _STABLE = ("answer_stable", "answer_stable_published")
 MARGIN_ALONE = Control(
     name="margin-alone",
-    summary="stop when the calibrated margin clears a floor, stable or not",
+    summary="stop when the calibrated margin is high enough, stable or not",
     signals=(MARGIN,),
     rule=_margin_alone,
     chosen_by_f1=frozenset({"corrected"}),

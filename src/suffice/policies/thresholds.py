@@ -1,4 +1,4 @@
-"""The one open number of a rule: swept over a grid, out of fold, chosen, and written as short as can be."""
+"""The one open number of a rule: its grid, its out-of-fold choice and its shortest spelling."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Results as people and programs read them: strict JSON, tables in six forms, numbers as text."""
+"""Results for people and programs: strict JSON, tables in six forms, numbers as text."""

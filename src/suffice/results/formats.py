@@ -1,4 +1,4 @@
-"""Numbers as people read them. Nothing is computed here but the scaling to percent."""
+"""Numbers as readable text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTML that is safe by construction: whatever is not already markup is escaped."""
+"""HTML that is safe by construction: everything that is not markup is escaped."""
 
 from __future__ import annotations
 

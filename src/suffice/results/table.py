@@ -1,4 +1,4 @@
-"""One table in every form: text of any width, HTML, Markdown, CSV, LaTeX and data frames, unrounded."""
+"""One table in every form: text, HTML, Markdown, CSV, LaTeX and data frames, unrounded."""
 
 from __future__ import annotations
 

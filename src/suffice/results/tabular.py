@@ -1,4 +1,4 @@
-"""What every result of the Python API can do: show itself and become a data frame."""
+"""The base of every result of the Python API: show itself, become a data frame."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Tabular:
             if (name or self.MAIN) in (None, table.name):
                 return table
         names = ", ".join(repr(table.name) for table in tables)
-        raise UsageError(f"there is no table {name or self.MAIN!r}; there are {names or 'none'}")
+        raise UsageError(f"no table {name or self.MAIN!r}; allowed: {names or 'none'}")
 
     def text(self, width: int | None = WIDTH) -> str:
         """Every table as text, in lines of at most ``width``; without a final line feed."""

@@ -1,1 +1,1 @@
-"""Retrieval: reading a corpus, and one way to passages whatever ranks them."""
+"""Retrieval: a corpus reader, and one interface to every ranking."""

@@ -1,9 +1,8 @@
 """BM25 over a fixed set of passages.
 
-Two uses, two variants. A question's **own paragraphs** are ranked with ``okapi``, the formula of the
-``rank_bm25`` package that the published per-question rankings used, equal to it bit for bit. A
-**pooled corpus** is ranked with ``lucene`` by the ``bm25s`` package, which scores
-each word once when the index is built.
+There are two variants. ``okapi`` ranks a question's **own paragraphs** by the formula of the ``rank_bm25``
+package, bit for bit; the published per-question rankings used it. ``lucene`` ranks a **pooled corpus** by
+the ``bm25s`` package, which scores each word once, when it builds the index.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _EPSILON = 0.25
 
 
 def _idf(document_frequency: dict[str, int], n_passages: int) -> dict[str, float]:
-    """IDF ln((N - df + 0.5) / (df + 0.5)) with the floor for negative values.
+    """Return IDF ln((N - df + 0.5) / (df + 0.5)) with the floor for negative values.
 
     The mean that sets the floor includes the negative ones, and is summed in order of first
     occurrence: the last bit of a score depends on it. The floor itself can be negative.
@@ -84,7 +83,7 @@ class OkapiScorer:
         return cls(n_passages=len(tokens), idf=idf, weights=weights)
 
     def scores(self, query_tokens: Sequence[str]) -> NDArray[np.float64]:
-        """Scores of all passages, (n_passages,); a word counts as often as the query has it."""
+        """Return scores of all passages, (n_passages,); a word counts as often as in the query."""
         total = np.zeros(self.n_passages)
         for word in query_tokens:
             if word in self.weights:
@@ -99,7 +98,7 @@ _VARIANTS: tuple[BM25Variant, ...] = get_args(BM25Variant)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BM25Settings:
-    """Which BM25."""
+    """The variant of BM25 and its parameters."""
 
     k1: float = 1.5
     b: float = 0.75
@@ -120,7 +119,7 @@ OKAPI = BM25Settings(variant="okapi")
 
 @dataclass(frozen=True, slots=True)
 class _EagerScorer:
-    """Scores of a ``bm25s`` index; ``None`` when the passages hold no word at all."""
+    """Scores of a ``bm25s`` index; ``None``: the passages hold no word at all."""
 
     engine: Any
     n_passages: int
@@ -162,7 +161,7 @@ def _eager_scorer(passages: Sequence[Passage], settings: BM25Settings) -> _Eager
 
 
 class BM25Index:
-    """A ranked-retrieval index; fulfils :class:`suffice.contracts.Retriever`.
+    """A BM25 index; a :class:`suffice.contracts.Retriever`.
 
     Build one with :meth:`build` or :meth:`load`.
 
@@ -194,9 +193,9 @@ class BM25Index:
         return cls(kept, settings, OkapiScorer.fit(tokens, k1=settings.k1, b=settings.b))
 
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
-        """The ``k`` best passages with their scores, best first; ties keep passage order.
+        """Return the ``k`` best passages with their scores, best first; ties keep passage order.
 
-        All passages when there are fewer than ``k``. A query without a known word scores 0
+        It returns all passages if there are fewer than ``k``. A query without a known word scores 0
         everywhere and gets the first ``k``.
         """
         check_k(k)
@@ -205,7 +204,7 @@ class BM25Index:
         return scored(self.passages, scores[best], best)
 
     def scores(self, query: str) -> NDArray[np.floating[Any]]:
-        """The query's score of every passage, (n_passages,); 0 where no word is shared."""
+        """Return the query's score of every passage, (n_passages,); 0: no word in common."""
         return self._scorer.scores(tokenize(query))
 
     def save(self, folder: str | Path) -> None:

@@ -1,4 +1,4 @@
-"""What the contradiction head reads of two statements: their words, and the vectors of some of them."""
+"""Features of the contradiction head: the words of two statements, and their vectors."""
 
 from __future__ import annotations
 
@@ -85,13 +85,13 @@ def _words(text: str) -> list[str]:
 
 
 def _negated(words: Sequence[str]) -> bool:
-    """Whether the negations are odd in number."""
+    """Whether the number of negations is odd."""
     negations = sum(word in _NEGATIONS or word.endswith(_CONTRACTED) for word in words)
     return negations % 2 == 1
 
 
 def _turns(words: Sequence[str]) -> bool:
-    """Whether the words that turn a meaning round are odd in number: negations, and "un-" words."""
+    """Whether the number of words that reverse a meaning is odd: negations, and "un-" words."""
     turns = sum(word.startswith("un") and len(word) >= 7 and word not in _NO_UN for word in words)
     return (turns % 2 == 1) != _negated(words)
 
@@ -104,7 +104,7 @@ def _stem(word: str) -> str:
 
 
 def differences(first: str, second: str) -> tuple[str, str]:
-    """The words of each text that the other lacks, in order and joined by blanks; may be empty.
+    """Return the words of each text that the other lacks, in order, joined by blanks; may be empty.
 
     >>> differences("Enable logs on the queue", "Disable all logs on the queue")
     ('enable', 'disable all')
@@ -124,10 +124,10 @@ def _left(words: Sequence[str], missing: Counter[str]) -> str:
 
 
 def lexical_features(first: str, second: str) -> NDArray[np.float64]:
-    """What the words alone tell, (12,), the same in either order.
+    """Return features of the words alone, (12,), the same in either order.
 
-    Negations count modulo 2, shares are of content stems, differences are log(1 + words). Words of order
-    such as "later" in one text alone turn the order of the shared stems round.
+    Negations count modulo 2, shares refer to content stems, differences are log(1 + words). A word of order
+    such as "later" in one text alone reverses the order of the shared stems.
     """
     words = _words(first), _words(second)
     negated = _negated(words[0]), _negated(words[1])
@@ -161,7 +161,7 @@ def lexical_features(first: str, second: str) -> NDArray[np.float64]:
 
 
 def stems(text: str) -> list[str]:
-    """The content words without their endings, in order; negations and words of order are no content.
+    """Return the stems of content words, in order; negations and words of order do not count.
 
     >>> stems("Do not open the closed ports")
     ['open', 'clos', 'port']
@@ -170,7 +170,7 @@ def stems(text: str) -> list[str]:
 
 
 def _order(stems: tuple[list[str], list[str]], shared: set[str]) -> float:
-    """Share of pairs of shared stems in the same order less those in the other, in [-1, 1]."""
+    """Return the share of pairs of shared stems in the same order, less those in the other, in [-1, 1]."""
     common = sorted(shared)
     places = [tuple(sequence.index(stem) for sequence in stems) for stem in common]
     same = [(a < c) == (b < d) for (a, b), (c, d) in itertools.combinations(places, 2)]
@@ -190,11 +190,11 @@ def _prefix_opposite(first: set[str], second: set[str]) -> bool:
 def pair_features(
     first: str, second: str, vector_of: VectorOf, pole: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """All that the head reads of two statements, (len(FEATURES),), the same in either order.
+    """Return the head's features of two statements, (len(FEATURES),), the same in either order.
 
-    A text's pole is tanh of its vector's product with a learned direction: towards 1 it speaks of doing,
-    giving or growing, towards -1 of undoing, taking or shrinking. Products of two poles are below 0 where
-    they point apart; ``_turned`` ones change sign where a negation turns exactly one of the texts round.
+    A text's pole is tanh of its vector's product with a learned direction: toward 1 it speaks of doing,
+    giving or growing, toward -1 of undoing, taking or shrinking. Opposite poles have a product below 0;
+    ``_turned`` products change sign if a negation reverses exactly one of the texts.
     """
     lexical = lexical_features(first, second)
     parts = [
@@ -245,7 +245,7 @@ _NO_HEAD: tuple[type[Exception], ...] = (*UNREADABLE, UsageError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadWeights:
-    """What training the head leaves."""
+    """The trained weights of the head."""
 
     encoder: str
     pole: NDArray[np.float64]
@@ -261,13 +261,13 @@ class HeadWeights:
             raise UsageError("the numbers of a head must be finite")
 
     def write(self, path: Path) -> None:
-        """The numbers with their encoder and features as an ``.npz`` file, whole or not at all."""
+        """Write the numbers with encoder and features as an ``.npz`` file, whole or not at all."""
         about = {"schema": _SCHEMA, "encoder": self.encoder, "features": list(FEATURES)}
         replace_file(path, packed({"pole": self.pole, "weights": self.weights}, about=about))
 
     @classmethod
     def read(cls, path: Path) -> HeadWeights:
-        """What :meth:`write` wrote."""
+        """Read a file of :meth:`write`."""
         if not path.is_file():
             raise UsageError(
                 f"no contradiction head at {str(path)!r}; name a file that {_RETRAIN} wrote, or None for the "
@@ -282,21 +282,21 @@ class HeadWeights:
         except _NO_HEAD as error:
             raise DataError(f"not a contradiction head ({error!r})", file=str(path)) from error
         raise DataError(
-            f"of schema {schema}, or of other features than this version makes: update suffice, or train it "
+            f"its schema {schema} or its features differ from this version's: update suffice, or train it "
             f"again: {_RETRAIN}",
             file=str(path),
         )
 
 
 class ContradictionHead:
-    """How likely two plan steps contradict each other; a :class:`suffice.contracts.ContradictionDetector`.
+    """A contradiction detector of plan steps; a :class:`suffice.contracts.ContradictionDetector`.
 
-    A logistic regression on :data:`suffice.retrieval.contradiction.FEATURES`. The order of the
-    two makes no difference, and a pair's value does not depend on the pairs beside it. Vectors of the
-    last 4,096 texts are kept. Safe to call from several threads.
+    It is a logistic regression on :data:`suffice.retrieval.contradiction.FEATURES`. The order of the two
+    steps makes no difference, nor do other pairs of the call. Vectors of the last 4,096 texts are cached.
+    Safe to call from several threads.
 
     It was trained on templates of cloud-configuration steps in English; ``docs/results/contradiction.md``
-    says what it is worth on templates it has not seen, and where it fails.
+    reports its quality on held-out templates, and its failures.
 
     Use :meth:`load`.
     """
@@ -317,7 +317,7 @@ class ContradictionHead:
         return cls(HeadWeights.read(Path(place)), encoder or OnnxEncoder.load())
 
     def contradictions(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        """For every (plan step, candidate) the probability of a contradiction, (len(pairs),), in [0, 1]."""
+        """Return the probability of a contradiction for every (plan step, candidate), (len(pairs),)."""
         features = [pair_features(*pair, self._vector, self._weights.pole) for pair in pairs]
         weights = self._weights.weights
         # each pair by itself: a product of all rows at once would round by their number
@@ -326,7 +326,7 @@ class ContradictionHead:
 
 
 def kept_vectors(encoder: Encoder) -> VectorOf:
-    """The encoder's vector of a text, (dimension,) float64; the last 4,096 are kept."""
+    """Return the encoder's vector of a text, (dimension,) float64; the last 4,096 are cached."""
 
     @lru_cache(maxsize=_KEPT_TEXTS)
     def vector_of(text: str) -> NDArray[np.float64]:

@@ -25,7 +25,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkippedFile:
-    """A file that was left out, by its path inside the corpus, and why."""
+    """A skipped file, by its path inside the corpus, and the reason."""
 
     path: str
     reason: str
@@ -33,7 +33,7 @@ class SkippedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusReading:
-    """What a folder or file gave. Passages come in order of path, then of place in the file."""
+    """The passages of a folder or file, in order of path, then of place in the file."""
 
     passages: tuple[Passage, ...]
     skipped: tuple[SkippedFile, ...]
@@ -89,7 +89,7 @@ def _name(file: Path, root: Path) -> str:
 
 
 def _files(root: Path, skipped: list[SkippedFile]) -> Iterator[tuple[Path, str]]:
-    """Readable candidates in order of path; linked folders are not entered, so no loop is possible."""
+    """Return readable files in order of path; linked folders are skipped, so there is no loop."""
     if root.is_file():
         yield root, _name(root, root)
         return
@@ -118,7 +118,7 @@ def _unreadable(error: OSError, root: Path, skipped: list[SkippedFile]) -> None:
 
 
 def _read(file: Path) -> tuple[str, str]:
-    """Text and an empty reason, or an empty text and the reason to skip the file."""
+    """Return text and an empty reason, or an empty text and the reason to skip the file."""
     if file.suffix.lower() not in (*_TEXT, *_MARKDOWN, *_ROWS):
         return "", "of another kind"
     try:
@@ -168,7 +168,7 @@ def _sections(text: str, file: Path, name: str) -> Iterator[Passage]:
 
 
 def _titled(text: str, title: str, *, markdown: bool) -> Iterator[tuple[str, list[str]]]:
-    """Paragraphs by heading; text above the first heading goes under ``title``."""
+    """Return paragraphs by heading; text above the first heading goes under ``title``."""
     paragraphs: list[str] = []
     lines: list[str] = []
     fenced = False
@@ -197,7 +197,7 @@ def _titled(text: str, title: str, *, markdown: bool) -> Iterator[tuple[str, lis
 
 
 def _pieces(paragraphs: list[str]) -> Iterator[str]:
-    """Short neighbours joined and long paragraphs cut, each at most :data:`MAX_WORDS` words."""
+    """Join short neighbors and cut long paragraphs, to at most :data:`MAX_WORDS` words each."""
     held: list[str] = []
     size = 0
     for paragraph in paragraphs:
@@ -213,7 +213,7 @@ def _pieces(paragraphs: list[str]) -> Iterator[str]:
 
 
 def _cut(paragraph: str) -> Iterator[str]:
-    """A paragraph that fits, or else its sentences, or else runs of words."""
+    """Return a paragraph that fits, or else its sentences, or else runs of words."""
     if len(paragraph.split()) <= MAX_WORDS:
         yield paragraph
         return

@@ -1,4 +1,4 @@
-"""Dense retrieval: passages whose vectors are nearest to the query's."""
+"""Dense retrieval: the passages whose vectors are nearest to the query's."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _UNIT = 1e-3
 
 
 class DenseIndex:
-    """Passages ranked by inner product of unit vectors; a :class:`suffice.contracts.Retriever`.
+    """An index ranked by inner product of unit vectors; a :class:`suffice.contracts.Retriever`.
 
-    What is embedded is title and text. A passage with neither is kept but never retrieved: the vector
-    of no text means nothing. Scores are cosines in [-1, 1]. Safe to search from several threads.
+    It embeds title and text. A passage with neither is kept but never retrieved, since the vector of an
+    empty text means nothing. Scores are cosines in [-1, 1]. Safe to search from several threads.
 
-    Build one with :meth:`build` or :meth:`load`, or of unit vectors that are at hand.
+    Build one with :meth:`build`, :meth:`load`, or your own unit vectors.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class DenseIndex:
         return cls(kept, encoder, encode_passages(texts, encoder, on_progress))
 
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
-        """The ``k`` nearest passages with text and their scores, best first; ties keep passage order."""
+        """Return the ``k`` nearest passages with text, best first; ties keep passage order."""
         check_k(k)
         if not len(self._vectors):
             return ()
@@ -65,7 +65,7 @@ class DenseIndex:
     def search(
         self, vector: NDArray[np.float32], k: int
     ) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
-        """Scores and positions in :attr:`passages` of the ``k`` nearest to a unit vector, best first."""
+        """Return scores and positions in :attr:`passages` of the ``k`` nearest to a vector, best first."""
         if vector.shape != self._vectors.shape[1:]:
             raise DataError(
                 f"a query vector of shape {vector.shape}, but the index holds vectors of "
@@ -96,19 +96,19 @@ class DenseIndex:
         if vectors is None or vectors.ndim != 2 or len(vectors) != count:
             raise stored.error("its vectors do not fit its passages")
         if wrong := _wrong(vectors):
-            raise stored.error(f"its vectors are not what was saved: {wrong}")
+            raise stored.error(f"its vectors changed since they were saved: {wrong}")
         return cls(stored.passages, encoder, vectors)
 
 
 def _with_text(passages: Sequence[Passage]) -> NDArray[np.intp]:
-    """Positions of the passages that have something to embed."""
+    """Return positions of the passages that have a text."""
     rows = [row for row, passage in enumerate(passages) if passage_text(passage).strip()]
     return np.array(rows, dtype=np.intp)
 
 
 # --- encoding ---------------------------------------------------------------------------------------
 def _wrong(vectors: NDArray[np.float32]) -> str:
-    """What is wrong with rows that should be unit vectors; empty when nothing is."""
+    """Return the fault of rows that should be unit vectors; empty: none."""
     if vectors.dtype != np.float32:
         return "numbers that are no float32"
     if not np.isfinite(vectors).all():
@@ -123,7 +123,7 @@ def _wrong(vectors: NDArray[np.float32]) -> str:
 def encode_checked(
     encoder: Encoder, texts: Sequence[str], role: Literal["query", "passage"]
 ) -> NDArray[np.float32]:
-    """The encoder's unit vectors (len(texts), dimension)."""
+    """Return the encoder's unit vectors, checked, (len(texts), dimension)."""
     vectors = np.asarray(encoder.encode(texts, role=role), dtype=np.float32)
     problem = ""
     if vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.shape[1]:
@@ -140,7 +140,7 @@ def encode_passages(
     encoder: Encoder,
     on_progress: Callable[[int, int], None] = lambda *_: None,
 ) -> NDArray[np.float32]:
-    """Unit vectors of all texts (len(texts), dimension)."""
+    """Return unit vectors of all texts (len(texts), dimension)."""
     if not texts:
         return np.asarray(encoder.encode([], role="passage"), dtype=np.float32)
     blocks: list[NDArray[np.float32]] = []
@@ -211,7 +211,7 @@ class OnnxEncoder:
     def encode(
         self, texts: Sequence[str], *, role: Literal["query", "passage"] = "passage"
     ) -> NDArray[np.float32]:
-        """A unit vector for every text, (len(texts), dimension), in the order given."""
+        """Return a unit vector for every text, (len(texts), dimension), in the given order."""
         prompt = self._query_prompt if role == "query" else ""
         tokens = [self._tokenizer.encode(prompt + text).ids for text in texts]
         vectors = np.empty((len(texts), self.dimension), np.float32)
@@ -237,7 +237,7 @@ class OnnxEncoder:
 
 
 def _digest(model: Path, words: bytes, prompts: dict[str, str]) -> str:
-    """SHA-256 of all that makes the vectors."""
+    """Return the SHA-256 of everything that shapes the vectors."""
     digest = hashlib.sha256()
     weights = sorted(model.parent.glob(f"{model.name}*"))  # with external data files
     for content in (*(path.read_bytes() for path in weights), words):

@@ -1,4 +1,4 @@
-"""Networks that read two texts together, through sentence-transformers: rerankers and entailment models."""
+"""Cross-encoders of sentence-transformers: rerankers and entailment models."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SAFE = {"use_safetensors": True}
 
 @contextmanager
 def without_bars() -> Iterator[None]:
-    """Bars are off inside and as before after."""
+    """Turn progress bars off inside, and restore them after."""
     logging = require("transformers.utils.logging", extra="rerank", purpose="A cross-encoder")
     if not logging.is_progress_bar_enabled():
         yield
@@ -37,7 +37,7 @@ def without_bars() -> Iterator[None]:
 
 @contextmanager
 def _loading(what: str, name: str) -> Iterator[Any]:
-    """The library, to load a folder that it saved, or a model by its name on the Hub."""
+    """Prepare the library to load a saved folder, or a model by its name on the Hub."""
     module = require("sentence_transformers", extra="rerank", purpose=f"The {what}")
     try:
         with without_bars():
@@ -50,7 +50,7 @@ def _loading(what: str, name: str) -> Iterator[Any]:
 
 
 class _PairNetwork:
-    """A cross-encoder of sentence-transformers, one of whose outputs is asked for."""
+    """A cross-encoder of sentence-transformers, with one of its outputs."""
 
     _what: str
 
@@ -70,7 +70,7 @@ class _PairNetwork:
         raise NotImplementedError
 
     def _raw(self, pairs: Sequence[tuple[str, str]]) -> Any:
-        """The network's outputs for every pair, without sigmoid or softmax."""
+        """Return the network's outputs for every pair, without sigmoid or softmax."""
         torch = require("torch", extra="rerank", purpose=f"The {self._what}")
         try:
             return self._model.predict(
@@ -81,7 +81,7 @@ class _PairNetwork:
 
 
 class CrossEncoderReranker(_PairNetwork):
-    """Scores passages with a sentence-transformers cross-encoder; a :class:`suffice.contracts.Reranker`.
+    """A reranker by a sentence-transformers cross-encoder; a :class:`suffice.contracts.Reranker`.
 
     Scores are raw: the network's one output without a sigmoid, unbounded, high for relevant. A
     passage is read as its title and text. Not safe to call from several threads.
@@ -100,7 +100,7 @@ class CrossEncoderReranker(_PairNetwork):
         return 0
 
     def rerank(self, query: str, passages: Sequence[Passage]) -> tuple[Passage, ...]:
-        """The same passages, best first, each with its raw score; equal scores keep their order."""
+        """Return the same passages, best first, each with its raw score; equal scores keep their order."""
         if not passages:
             return ()
         return best_reranked(
@@ -110,7 +110,7 @@ class CrossEncoderReranker(_PairNetwork):
 
 # --- entailment -----------------------------------------------------------------------------------
 class _NliNetwork(_PairNetwork):
-    """A three-label network, and which label is asked for: models disagree about their order."""
+    """A three-label network and its wanted label: models disagree about their order."""
 
     _what = "entailment model"
     _label: str
@@ -127,7 +127,7 @@ class _NliNetwork(_PairNetwork):
         return matching[0]
 
     def _probabilities(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        """Of the label, (len(pairs),): the outputs go through a softmax."""
+        """Return the label's probability, (len(pairs),): the outputs go through a softmax."""
         if not pairs:
             return np.empty(0, np.float64)
         logits = np.asarray(self._raw(pairs), np.float64)
@@ -137,10 +137,10 @@ class _NliNetwork(_PairNetwork):
 
 
 class NliCrossEncoder(_NliNetwork):
-    """Probability of entailment; a :class:`suffice.contracts.Entailment`.
+    """A model of entailment probabilities; a :class:`suffice.contracts.Entailment`.
 
-    Not safe to call from several threads. No weights come with the package: it is tested with random
-    weights, for the plumbing, and not measured with trained ones.
+    Not safe to call from several threads. The package brings no weights. Tests run it with random weights;
+    its quality with trained ones is not measured.
 
     Use :meth:`load`.
     """
@@ -148,15 +148,15 @@ class NliCrossEncoder(_NliNetwork):
     _label = "entailment"
 
     def entailed(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        """For every (premise, conclusion) the probability that it follows, (len(pairs),), in [0, 1]."""
+        """Return P(conclusion follows) for every (premise, conclusion), (len(pairs),), in [0, 1]."""
         return self._probabilities(pairs)
 
 
 class NliContradiction(_NliNetwork):
-    """Probability of contradiction; a :class:`suffice.contracts.ContradictionDetector`.
+    """A model of contradiction probabilities; a :class:`suffice.contracts.ContradictionDetector`.
 
-    The same networks as :class:`NliCrossEncoder`, with the same reserve: no weights come along, and it
-    is not measured with trained ones. Not safe to call from several threads.
+    It uses the networks of :class:`NliCrossEncoder`, with the same limits: the package brings no weights,
+    and its quality is not measured. Not safe to call from several threads.
 
     Use :meth:`load`.
     """
@@ -164,10 +164,10 @@ class NliContradiction(_NliNetwork):
     _label = "contradiction"
 
     def contradictions(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        """The higher probability of the two orders of every pair, (len(pairs),), in [0, 1].
+        """Return the higher probability of the two orders of every pair, (len(pairs),), in [0, 1].
 
-        Networks of this kind read a premise and a conclusion; of two plan steps neither is either. In
-        another order or batch padding may change the last digits.
+        Such networks read a premise and a conclusion, and plan steps are neither. In another order or batch,
+        padding may change the last digits.
         """
         turned = [(second, first) for first, second in pairs]
         probabilities = self._probabilities([*pairs, *turned])
@@ -178,12 +178,12 @@ class NliContradiction(_NliNetwork):
 class SentenceEncoder:
     """An :class:`suffice.contracts.Encoder` over sentence-transformers. Threads take turns.
 
-    Queries and passages are read with the prompts the model brings for them. Many models of the Hub
-    were trained with one and do not bring it (bge: "Represent this sentence for searching relevant
-    passages: " before queries); give it as ``query_prompt``.
+    It applies the model's own prompts for queries and passages. Many models of the Hub were trained with a
+    prompt but do not bring it (bge: "Represent this sentence for searching relevant passages: " before
+    queries); give it as ``query_prompt``.
 
-    Use :meth:`load`. ``name`` ends with the start of a SHA-256 over what was loaded: every parameter, the
-    modules' settings, the tokenizer, prompts and greatest length, wherever the folder stands.
+    Use :meth:`load`. ``name`` ends with the start of a SHA-256 over every parameter, the modules' settings,
+    the tokenizer, prompts and greatest length, independent of the folder.
     """
 
     def __init__(self, model: Any, label: str) -> None:
@@ -220,7 +220,7 @@ class SentenceEncoder:
     def encode(
         self, texts: Sequence[str], *, role: Literal["query", "passage"] = "passage"
     ) -> NDArray[np.float32]:
-        """A unit vector for every text, (len(texts), dimension).
+        """Return a unit vector for every text, (len(texts), dimension).
 
         An empty text gets the vector of the prompt and special tokens alone.
         """
@@ -243,7 +243,7 @@ class SentenceEncoder:
 
 
 def _identity(model: Any) -> str:
-    """SHA-256 over what makes the vectors, as it is in memory."""
+    """Return the SHA-256 of everything in memory that shapes the vectors."""
     torch = require("torch", extra="rerank", purpose="The sentence encoder")
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):

@@ -1,4 +1,4 @@
-"""What every index over a fixed set of passages shares."""
+"""The base of every index over a fixed set of passages."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def check_ids(passages: Sequence[Passage]) -> None:
 
 
 def check_k(k: int) -> None:
-    """Refuse to look for fewer than one passage."""
+    """Refuse a ``k`` below one passage."""
     if k < 1:
         raise UsageError(f"k must be at least 1, found {k}")
 
 
 def corpus_fingerprint(passages: Iterable[Passage]) -> str:
-    """SHA-256 over ids, titles and texts in order: equal for equal corpora, on every machine."""
+    """Return a SHA-256 of ids, titles and texts in order: equal for equal corpora, on every machine."""
     digest = hashlib.sha256()
     for passage in passages:
         digest.update(json.dumps([passage.id, passage.title, passage.text]).encode("ascii"))
@@ -55,7 +55,7 @@ def corpus_fingerprint(passages: Iterable[Passage]) -> str:
 
 
 def corpus_changes(indexed: Sequence[Passage], wanted: Sequence[Passage]) -> str:
-    """What differs between an index's passages and others, in words, with the first few ids."""
+    """Return the differences between an index's passages and others, in words, with the first ids."""
     before, now = ({p.id: (p.title, p.text) for p in held} for held in (indexed, wanted))
     groups = {
         "added": [name for name in now if name not in before],
@@ -72,7 +72,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def best_first(scores: NDArray[np.floating[Any]], k: int) -> NDArray[np.intp]:
-    """Indices of the ``k`` highest scores, best first; equal scores keep their order."""
+    """Return the indices of the ``k`` highest scores, best first; equal scores keep their order."""
     n = len(scores)
     if k >= n:
         return np.argsort(-scores, kind="stable")
@@ -84,7 +84,7 @@ def best_first(scores: NDArray[np.floating[Any]], k: int) -> NDArray[np.intp]:
 def scored(
     passages: Sequence[Passage], scores: NDArray[np.floating[Any]], rows: NDArray[np.intp]
 ) -> tuple[Passage, ...]:
-    """The passages of some rows with their scores (n_rows,)."""
+    """Return the passages of some rows with their scores (n_rows,)."""
     pairs = zip(rows.tolist(), scores.tolist(), strict=True)
     return tuple(replace(passages[row], score=score) for row, score in pairs)
 
@@ -109,7 +109,7 @@ UNREADABLE: tuple[type[Exception], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredIndex:
-    """What a file holds; errors of what is in it name ``file``."""
+    """The content of an index file; its errors name ``file``."""
 
     passages: tuple[Passage, ...]
     settings: Mapping[str, Any]
@@ -117,17 +117,17 @@ class StoredIndex:
     file: Path
 
     def error(self, message: str, column: str | None = None) -> DataError:
-        """What is wrong with it, and what to do."""
+        """Return an error with a remedy."""
         return DataError(f"{message}; build the index again", file=str(self.file), column=column)
 
 
 def has_index(folder: Path) -> bool:
-    """Whether an index, of whatever state, was saved to a folder."""
+    """Whether a folder holds a saved index, valid or not."""
     return os.path.exists(folder / _FILE)  # noqa: PTH110 - a name too long is no index
 
 
 def prepare_folder(folder: Path) -> None:
-    """Make the folder an index is to be saved to, where it is missing."""
+    """Make the folder of an index, if it is missing."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         names = sorted(entry.name for entry in folder.iterdir())
@@ -146,7 +146,7 @@ def prepare_folder(folder: Path) -> None:
 
 
 def packed(arrays: Mapping[str, NDArray[Any]], **documents: Any) -> bytes:
-    """Arrays, and what is written as JSON beside them, as the bytes of one ``.npz`` file."""
+    """Return arrays and JSON documents as the bytes of one ``.npz`` file."""
     held = {
         name: np.frombuffer(json.dumps(document).encode("ascii"), np.uint8)
         for name, document in documents.items()
@@ -157,7 +157,7 @@ def packed(arrays: Mapping[str, NDArray[Any]], **documents: Any) -> bytes:
 
 
 def unpacked(path: Path, *documents: str) -> tuple[dict[str, NDArray[Any]], list[Any]]:
-    """The arrays of a file that :func:`packed` made, and its documents; raises one of :data:`UNREADABLE`."""
+    """Return the arrays and documents of a :func:`packed` file; raise one of :data:`UNREADABLE`."""
     with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}
     return arrays, [json.loads(arrays.pop(name).tobytes()) for name in documents]
@@ -170,7 +170,7 @@ def save_index(
     settings: Mapping[str, Any],
     arrays: Mapping[str, NDArray[Any]],
 ) -> None:
-    """Write an index; one that is there already is replaced in one step."""
+    """Write an index; an existing one is replaced in one step."""
     prepare_folder(folder)
     header = {"schema": SCHEMA, "kind": kind, "settings": dict(settings)}
     rows = [[passage.id, passage.title, passage.text] for passage in passages]
@@ -178,7 +178,7 @@ def save_index(
 
 
 def load_index(folder: Path, kind: str) -> StoredIndex:
-    """Read what :func:`save_index` wrote."""
+    """Read an index of :func:`save_index`."""
     path = folder / _FILE
     if not path.exists():
         raise DataError(f"missing: no {kind} index was saved here", file=str(path))

@@ -1,4 +1,4 @@
-"""Retrievers by name, over each question's own paragraphs or over a corpus whose index is kept."""
+"""Retrievers by name, over each question's own paragraphs or over an indexed corpus."""
 
 from __future__ import annotations
 
@@ -34,28 +34,28 @@ KeptIndex = BM25Index | DenseIndex
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexMaker:
-    """Makes indexes of every kind.
+    """A maker of indexes of every kind.
 
-    ``encoder`` is for dense ones; ``on_progress`` is told how many passages of how many are encoded.
+    ``encoder`` serves dense ones; ``on_progress`` gets the number of encoded passages and of all.
     """
 
     encoder: Encoder | None = None
     on_progress: Callable[[int, int], None] = lambda *_: None
 
     def build(self, kind: IndexKind, passages: tuple[Passage, ...]) -> KeptIndex:
-        """A new index."""
+        """Build a new index."""
         if kind == "bm25":
             return BM25Index.build(passages)
         return DenseIndex.build(passages, self._needed_encoder(), on_progress=self.on_progress)
 
     def load(self, kind: IndexKind, folder: Path) -> KeptIndex:
-        """A saved one."""
+        """Load a saved index."""
         if kind == "bm25":
             return BM25Index.load(folder)
         return DenseIndex.load(folder, self._needed_encoder())
 
     def cached(self, kind: IndexKind, passages: tuple[Passage, ...], folder: Path) -> KeptIndex:
-        """The index in ``folder`` when it is of these passages and this encoder, else a new one there."""
+        """Return the index in ``folder`` if it matches passages and encoder, else build it there."""
         stored = None
         with suppress(DataError, OSError):  # none, half-written or of another encoder: only a cache
             stored = self.load(kind, folder)
@@ -66,7 +66,7 @@ class IndexMaker:
     def kept(
         self, kind: IndexKind, passages: tuple[Passage, ...], folder: Path, *, renew: bool = False
     ) -> KeptIndex:
-        """The index that the user keeps in ``folder``, made there when there is none."""
+        """Return the user's index in ``folder``, built there if there is none."""
         try:
             anew = renew or not has_index(folder)
             if anew:
@@ -81,7 +81,7 @@ class IndexMaker:
             raise DataError(f"{error}; --reindex builds it anew") from error
         if not _same(stored.passages, passages):
             raise DataError(
-                f"is of another corpus: {corpus_changes(stored.passages, passages)}; --reindex builds it "
+                f"is for another corpus: {corpus_changes(stored.passages, passages)}; --reindex builds it "
                 "anew, or name another --index",
                 file=str(folder),
             )
@@ -106,7 +106,7 @@ def _same(stored: Sequence[Passage], passages: Sequence[Passage]) -> bool:
 def reciprocal_rank_fusion(
     rankings: Sequence[Sequence[str]], *, k: float = 60
 ) -> list[tuple[str, float]]:
-    """Ids with the sum of ``1 / (k + rank)`` over the rankings that name them, best first.
+    """Return ids with the sum of ``1 / (k + rank)`` over the rankings that name them, best first.
 
     Notes
     -----
@@ -133,10 +133,10 @@ def _check_constant(k: float) -> None:
 
 
 class HybridRetriever:
-    """Fuses the rankings of several retrievers; a :class:`suffice.contracts.Retriever`.
+    """A fusion of several retrievers' rankings; a :class:`suffice.contracts.Retriever`.
 
-    Passages with one id are one passage, told by the first retriever that found it; ``score`` is the
-    fused score. Every retriever gives ``candidates`` passages, however many are asked for.
+    Passages with equal ids are one passage, as the first retriever returned it; ``score`` is the fused
+    score. Every retriever gives ``candidates`` passages, whatever the request.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class HybridRetriever:
     ) -> None:
         self._retrievers = tuple(retrievers)
         if not self._retrievers:
-            raise UsageError("there is nothing to fuse: give at least one retriever")
+            raise UsageError("no retriever to fuse: give at least one")
         if candidates < 1:
             raise UsageError(f"candidates must be at least 1, found {candidates}")
         _check_constant(k)
@@ -152,7 +152,7 @@ class HybridRetriever:
         self._k = k
 
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
-        """The ``k`` best of the fused pool, best first, with their fused scores."""
+        """Return the ``k`` best of the fused pool, best first, with their fused scores."""
         check_k(k)
         rankings = [retriever.retrieve(query, self.candidates) for retriever in self._retrievers]
         found: dict[str, Passage] = {}
@@ -164,10 +164,10 @@ class HybridRetriever:
 
 
 class RerankedRetriever:
-    """Retrieves a pool, reranks it, gives its best; a :class:`suffice.contracts.Retriever`.
+    """A retriever with a reranked pool; a :class:`suffice.contracts.Retriever`.
 
-    Passages come in the reranker's order with both numbers: ``score`` is the retriever's, so it need
-    not fall, and ``rerank_score`` the reranker's raw one. No more than ``candidates`` are reranked.
+    Passages come in the reranker's order with both scores: ``score`` is the retriever's, so it need not
+    fall, and ``rerank_score`` the reranker's raw one. At most ``candidates`` are reranked.
     """
 
     def __init__(self, retriever: Retriever, reranker: Reranker, *, candidates: int = 40) -> None:
@@ -178,7 +178,7 @@ class RerankedRetriever:
         self.candidates = candidates
 
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
-        """The ``k`` best of the pool by the reranker, best first; what scored NaN last."""
+        """Return the ``k`` best of the pool by the reranker, best first; NaN scores last."""
         check_k(k)
         pool = self._retriever.retrieve(query, self.candidates)
         return tuple(self._reranker.rerank(query, pool)[:k]) if pool else ()
@@ -193,7 +193,7 @@ _PARTS: Mapping[str, tuple[IndexKind, ...]] = MappingProxyType(
 
 
 def check_reranking(name: str, *, reranker: bool, pool: int | None) -> None:
-    """Refuse a retriever that reranks without a reranker, and a reranker or a pool where none does."""
+    """Refuse a reranking retriever without a reranker, and a reranker or pool without such a retriever."""
     if reranks(name):
         if not reranker:
             raise UsageError(
@@ -215,18 +215,18 @@ def reranks(name: str) -> bool:
 
 
 def first_stage(name: str) -> str:
-    """``X`` of ``X+rerank``, and of ``X``."""
+    """Return ``X`` for ``X+rerank`` and for ``X``."""
     return name.removesuffix(_RERANKED)
 
 
 def kinds_of(name: str) -> tuple[IndexKind, ...]:
-    """The indexes that a retriever searches; none for a retriever of the user's own."""
+    """Return the indexes that a retriever searches; empty: the user's own retriever."""
     return _PARTS.get(first_stage(name), ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retrieval:
-    """Which retriever, and the models it needs."""
+    """Settings of retrieval: the retriever and its models."""
 
     name: str = "bm25"
     source: Retriever | None = None
@@ -243,7 +243,7 @@ class Retrieval:
                 raise UsageError(unknown_name("retriever", self.name, RETRIEVERS))
         elif first_stage(self.name) in _PARTS:
             raise UsageError(
-                f"a retriever of one's own must not be called {self.name!r}, as one over an index is; give "
+                f"your own retriever must not be called {self.name!r}, as one over an index is; give "
                 "its own name beside source="
             )
         for field_name in ("candidates", "pool"):
@@ -257,7 +257,7 @@ class Retrieval:
 
     @property
     def kinds(self) -> tuple[IndexKind, ...]:
-        """The indexes it searches; none where it has a source."""
+        """The indexes that it searches; empty: it has a source."""
         return () if self.source is not None else kinds_of(self.name)
 
     @property
@@ -267,14 +267,14 @@ class Retrieval:
 
     @property
     def most(self) -> int | None:
-        """The most passages a query finds; ``None``: as many as are asked for."""
+        """Most passages of a query; ``None``: as many as requested."""
         if self.reranks and self.pool is not None:
             return self.pool
         return 2 * self.candidates if self.reranks or len(self.kinds) > 1 else None
 
     @property
     def stated(self) -> Mapping[str, Any]:
-        """What a run document says of it."""
+        """Return its description for a run document."""
         stated: dict[str, Any] = {"retriever": self.name}
         if self.reranks:
             stated["reranker"] = self.reranker_name
@@ -285,11 +285,11 @@ class Retrieval:
         return stated
 
     def reaching(self, passages: int) -> Retrieval:
-        """The same with at least that many candidates, where the corpus has them; a stated pool stays."""
+        """Return the same with at least that many candidates, if the corpus has them; a stated pool stays."""
         return replace(self, candidates=max(self.candidates, passages))
 
     def over(self, indexes: Sequence[Retriever]) -> Retriever:
-        """The retriever over its indexes, in the order of :attr:`kinds`."""
+        """Return the retriever over its indexes, in the order of :attr:`kinds`."""
         first = indexes[0] if self.source is None else self.source
         if len(indexes) > 1:
             each = max(self.candidates, math.ceil((self.pool or 0) / len(indexes)))
@@ -301,13 +301,13 @@ class Retrieval:
 
 @dataclass(frozen=True, slots=True)
 class OwnParagraphs:
-    """Ranks one question's paragraphs; what it needs is built when asked and not kept."""
+    """A ranking of one question's paragraphs; its indexes are built on demand and not kept."""
 
     passages: tuple[Passage, ...]
     retrieval: Retrieval = field(default_factory=Retrieval)
 
     def retrieve(self, query: str, k: int) -> Sequence[Passage]:
-        """All of them, best first: their scores are the round's candidate scores."""
+        """Return all of them, best first: their scores are the round's candidate scores."""
         make = IndexMaker(encoder=self.retrieval.encoder)
         indexes: list[Retriever] = [
             BM25Index.build(self.passages, OKAPI)
@@ -319,7 +319,7 @@ class OwnParagraphs:
 
 
 def pooled_passages(groups: Iterable[Sequence[Passage]]) -> tuple[Passage, ...]:
-    """Every passage once, by id; one that comes again with another text gets ``id~2``."""
+    """Return every passage once, by id; a repeated id with another text gets ``id~2``."""
     passages = [passage for group in groups for passage in group]
     taken = {passage.id for passage in passages}
     texts: dict[str, set[str | None]] = {}
@@ -338,7 +338,7 @@ def pooled_passages(groups: Iterable[Sequence[Passage]]) -> tuple[Passage, ...]:
 def pooled_retriever(
     passages: tuple[Passage, ...], retrieval: Retrieval, folder: Path, make: IndexMaker
 ) -> Retriever:
-    """Over the paragraphs of all questions; its indexes are kept in and beside ``folder``."""
+    """Return a retriever over the paragraphs of all questions; ``folder`` keeps its indexes."""
     return retrieval.over([make.cached(k, passages, _beside(folder, k)) for k in retrieval.kinds])
 
 
@@ -355,7 +355,7 @@ def corpus_retriever(
     *,
     renew: bool = False,
 ) -> Retriever:
-    """Over the user's own corpus; what takes long to build is kept in ``folder`` when one is given."""
+    """Return a retriever over the user's own corpus; ``folder``, if given, keeps slow builds."""
     longest = retrieval.kinds[-1]
     indexes = [
         make.build(kind, passages)

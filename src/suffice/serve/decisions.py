@@ -108,7 +108,7 @@ def observed(held: Mapping[str, Any], earlier: Collection[str]) -> Round:
         return round_of(held, earlier)
     if len(held) > 1:
         others = ", ".join(sorted(held.keys() - {"finished"}))
-        raise UsageError(f"give the round as finished or by its parts, not both; found {others}")
+        raise UsageError(f"give the round as finished or in parts, not both; found {others}")
     return round_of_document(held["finished"])
 
 

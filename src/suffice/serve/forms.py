@@ -1,4 +1,4 @@
-"""What OpenAI's two forms share: how a question is read, what is said of its answer, its stream."""
+"""Shared code of OpenAI's two request forms: the question, the answer, and the stream."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class PlainText(Open):
 
 def _empty(value: Any) -> Any:
     if value:
-        raise ValueError("must be left out: answers are texts from what is searched here")
+        raise ValueError("must be left out: this service answers with texts from its own corpus")
     return value
 
 
@@ -102,7 +102,7 @@ def conversation_of(
     last = max((at for at, turn in enumerate(said) if turn.role == "user"), default=None)
     if last is None:
         raise Refusal(
-            400, f"{name} has no message of the role user, whose last one is the question"
+            400, f"{name} has no message with the role user; the last one is the question"
         )
     earlier = tuple(turn for turn in said[:last] if turn.content.strip())
     return Asked(question=said[last].content, earlier=earlier, notes=notes)

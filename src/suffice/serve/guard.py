@@ -1,4 +1,4 @@
-"""One application for any routers, and the guard at its door: who may ask, and from where."""
+"""The application and its guard: it admits callers by token, host and origin."""
 
 from __future__ import annotations
 
@@ -321,7 +321,7 @@ class Guard:
     def _check(self, scope: Scope) -> None:
         headers = dict(scope["headers"])
         if b"content-length" in headers and b"transfer-encoding" in headers:
-            raise Refusal(400, "a body has a length or is sent in chunks, not both")
+            raise Refusal(400, "a request may have a Content-Length or be sent in chunks, not both")
         host = self._check_host(headers.get(b"host"))
         if scope["method"] not in _SAFE:
             self._check_origin(headers.get(b"origin"), host, headers.get(b"sec-fetch-site"))
@@ -346,7 +346,7 @@ class Guard:
     def _check_host(self, host: bytes | None) -> str:
         matched = _HOST.fullmatch((host or b"").decode("latin-1"))
         if matched is None:
-            raise Refusal(400, "the header Host is none", code="bad_host")
+            raise Refusal(400, "the header Host is invalid", code="bad_host")
         name = matched[1].lower().rstrip(".")
         any_host = "*" in self._hosts or (bool(self._door.tokens) and not self._hosts)
         if not (any_host or name == "localhost" or name in self._hosts or _ip(name) is not None):

@@ -1,4 +1,4 @@
-"""Runs an application until a signal ends it, which loses nothing that is finished."""
+"""The server process: it runs until a signal, and loses no finished question."""
 
 from __future__ import annotations
 

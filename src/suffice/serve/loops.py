@@ -285,7 +285,7 @@ class Loops:
     def end(self, id: str, body: EndRequest) -> LoopState:  # noqa: A002
         """End a loop; on return a kill of the service loses nothing of it."""
         if body.error is not None and body.reason is not None:
-            raise Refusal(400, "a loop ended by an error or for a reason, not both", param="reason")
+            raise Refusal(400, "give error or reason, not both", param="reason")
         with self._held(id) as session:
             if session.loop is not None:
                 if body.reason is not None:

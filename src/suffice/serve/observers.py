@@ -1,4 +1,4 @@
-"""What the service counts for Prometheus, and questions as spans of OpenTelemetry."""
+"""Prometheus metrics of the service, and questions as OpenTelemetry spans."""
 
 from __future__ import annotations
 

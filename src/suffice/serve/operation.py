@@ -1,4 +1,4 @@
-"""What surrounds the service in operation: who may ask, health, metrics, spans and the watch."""
+"""The service in operation: access, health, metrics, spans and the watch."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Operation:
                 return JSONResponse({"status": "ending"}, 503, headers={"Retry-After": "5"})
             problems = await self._problems()
             if self._service.failing:
-                problems = {**problems, "record": "what was recorded last could not be written"}
+                problems = {**problems, "record": "the last write to the record failed"}
             if problems:
                 return JSONResponse({"status": "not ready", "problems": problems}, 503)
             return JSONResponse({"status": "ready"})

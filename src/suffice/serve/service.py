@@ -1,4 +1,4 @@
-"""Policies in force, and questions answered under them, several at once, each recorded."""
+"""The policies in force, and concurrent answering under them, each question recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is served and how: one TOML file, whose keys are options of ``suffice serve`` as well."""
+"""Settings of the service: one TOML file, whose keys are also options of ``suffice serve``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One question of the service under way: answered in a thread, told of on the event loop."""
+"""One question in progress: a thread answers it, the event loop streams it."""
 
 from __future__ import annotations
 

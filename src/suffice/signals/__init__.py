@@ -1,1 +1,1 @@
-"""Signals: a number per round, computed from the rounds so far."""
+"""Signals: one number per round, computed from the rounds so far."""

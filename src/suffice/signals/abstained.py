@@ -151,7 +151,7 @@ def abstained_signal(phrases: Iterable[str]) -> SignalSpec:
 
 ABSTAINED = share(
     name="abstained",
-    summary="1 when the answer is empty or says that it is not known",
+    summary="1 if the answer is empty or says that it is unknown",
     direction="low",
     columns=WithSettings(abstained, (_USUAL,)),
     binary=True,
@@ -170,7 +170,7 @@ def read_phrases(path: str | Path) -> tuple[str, ...]:
     )
     if not phrases:
         raise DataError(
-            "holds no phrase; write one a line, as in 'not mentioned' or 'there is no information ...'",
+            "holds no phrase; write one per line, as in 'not mentioned' or 'there is no information ...'",
             file=str(path),
         )
     ready(phrases)

@@ -1,4 +1,4 @@
-"""Answer stability: the model repeats its previous round's answer, exactly or nearly."""
+"""Answer stability: the model repeats its previous answer, exactly or nearly."""
 
 from __future__ import annotations
 
@@ -137,20 +137,20 @@ _NO_EARLIER = Absence(
     "record with --rounds 2 or more",
 )
 _NOTHING_NEW = Absence(
-    "the round added no new passage, so its answer repeats by itself",
+    "the round added no new passage, so its answer repeats trivially",
     lambda view: no_new_passage(view.current, view.rounds[:-1]),
-    "record with --corpus pooled, or read answer_repeats, which is defined there",
+    "record with --corpus pooled, or use answer_repeats, which is defined there",
 )
 ANSWER_STABLE = share(
     name="answer_stable",
-    summary="1 when the answer is that of the round before",
+    summary="1 if the answer equals the previous one",
     columns=answer_stable,
     undefined=(_NO_EARLIER, _NOTHING_NEW),
     binary=True,
 )
 ANSWER_REPEATS = share(
     name="answer_repeats",
-    summary="1 when the answer is that of the round before, also where nothing new was found",
+    summary="1 if the answer equals the previous one, even without new passages",
     columns=answer_repeats,
     undefined=(_NO_EARLIER,),
     binary=True,
@@ -158,7 +158,7 @@ ANSWER_REPEATS = share(
 )
 ANSWER_STABLE_PUBLISHED = share(
     name="answer_stable_published",
-    summary="1 when the answer is that of the round before, compared as the published code does",
+    summary="1 if the answer equals the previous one, by the published code's comparison",
     columns=answer_stable_published,
     undefined=(_NO_EARLIER,),
     binary=True,
@@ -168,7 +168,7 @@ ANSWER_STABLE_PUBLISHED = share(
 
 ANSWER_SIMILARITY_F1 = SignalSpec(
     name="answer_similarity_f1",
-    summary="how alike the answer and the round before's are, word by word",
+    summary="similarity of the answer and the previous one, word by word",
     low=0.0,
     high=1.0,
     columns=answer_similarity_f1,
@@ -176,7 +176,7 @@ ANSWER_SIMILARITY_F1 = SignalSpec(
 )
 ANSWER_SIMILARITY_SEQ = share(
     name="answer_similarity_seq",
-    summary="how alike the answer and the round before's are, letter by letter",
+    summary="similarity of the answer and the previous one, letter by letter",
     columns=answer_similarity_seq,
     undefined=(_NO_EARLIER, _NOTHING_NEW),
 )

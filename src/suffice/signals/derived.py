@@ -1,4 +1,4 @@
-"""Signals made of another signal's values over the rounds so far, as ``since_lowest(error)``."""
+"""Signals derived from another signal's values so far, as ``since_lowest(error)``."""
 
 from __future__ import annotations
 
@@ -29,40 +29,40 @@ class Derivation:
 DERIVATIONS: Mapping[str, Derivation] = MappingProxyType(
     {
         "since_highest": Derivation(
-            summary="rounds since the first with the highest value so far",
+            summary="rounds since the first round with the highest value so far",
             compute=series.since_highest,
         ),
         "since_lowest": Derivation(
-            summary="rounds since the first with the lowest value so far",
+            summary="rounds since the first round with the lowest value so far",
             compute=series.since_lowest,
         ),
         "rounds_with": Derivation(
-            summary="rounds in a row in which it is not 0", compute=series.rounds_with
+            summary="consecutive rounds with a value other than 0", compute=series.rounds_with
         ),
         "rounds_without": Derivation(
-            summary="rounds in a row in which it is 0", compute=series.rounds_without
+            summary="consecutive rounds with the value 0", compute=series.rounds_without
         ),
         "change": Derivation(
-            summary="the value less the previous round's",
+            summary="the value minus the previous round's",
             compute=series.change,
             low=-math.inf,
             direction="low",
         ),
         "gain": Derivation(
-            summary="what a round multiplies an error by, smoothed; below 1 it falls (LoopGain)",
+            summary="factor by which a round changes an error, smoothed; below 1 it falls (LoopGain)",
             compute=series.gain,
         ),
         "stalling": Derivation(
-            summary="rounds in a row in which an error neither converges, diverges nor oscillates (LoopGain)",
+            summary="consecutive rounds in which an error does not converge, diverge or oscillate (LoopGain)",
             compute=series.stalling,
         ),
         "oscillating": Derivation(
-            summary="1 when an error goes up and down about one level (LoopGain)",
+            summary="1 if an error oscillates around one level (LoopGain)",
             compute=series.oscillating,
             high=1.0,
         ),
         "diverging": Derivation(
-            summary="1 when an error rises (LoopGain)", compute=series.diverging, high=1.0
+            summary="1 if an error rises (LoopGain)", compute=series.diverging, high=1.0
         ),
     }
 )

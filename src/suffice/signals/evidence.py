@@ -1,4 +1,4 @@
-"""What a loop has read so far: whether the answer stands in it, and how far a round repeats it."""
+"""Signals of the evidence: whether it holds the answer, and how much of a round is repeated."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ _UNREAD = Absence(
 )
 ANSWER_IN_EVIDENCE = share(
     name="answer_in_evidence",
-    summary="1 when the answer's words stand in a passage",
+    summary="1 if a passage contains the answer's words in order",
     needs=("passages",),
     columns=answer_in_evidence,
     undefined=(
@@ -219,7 +219,7 @@ ANSWER_IN_EVIDENCE = share(
 )
 ANSWER_IN_EVIDENCE_PUBLISHED = share(
     name="answer_in_evidence_published",
-    summary="1 when the answer stands in the passages letter by letter, as published",
+    summary="1 if the passages contain the answer letter by letter, as published",
     needs=("passages",),
     columns=answer_in_evidence_published,
     undefined=(_UNREAD,),
@@ -379,14 +379,14 @@ _NOT_COMPARED = (
     Absence(
         "the round added no new passage",
         lambda view: no_new_passage(view.current, view.rounds[:-1]),
-        "record with --corpus pooled, or read new_passages, which is 0 there",
+        "record with --corpus pooled, or use new_passages, which is 0 there",
     ),
     TEXT_UNKNOWN,
     Absence("the passages hold no word", lambda _: True),
 )
 OVERLAP = share(
     name="overlap",
-    summary="share of their words that new and earlier passages have in common",
+    summary="share of words that new and earlier passages have in common",
     needs=("passages",),
     answers=False,
     columns=overlap,
@@ -394,7 +394,7 @@ OVERLAP = share(
 )
 OVERLAP_IDF = share(
     name="overlap_idf",
-    summary="share of their words that new and earlier passages have in common, rare ones counting more",
+    summary="share of words that new and earlier passages have in common, weighted by rarity",
     needs=("passages",),
     answers=False,
     columns=overlap_idf,
@@ -402,7 +402,7 @@ OVERLAP_IDF = share(
 )
 NEW_PASSAGES = share(
     name="new_passages",
-    summary="share of the round's passages that no earlier round found",
+    summary="share of the round's passages that are new",
     needs=("passages",),
     reads=("refound",),
     answers=False,
@@ -418,7 +418,7 @@ NEW_PASSAGES = share(
 )
 QUERY_REPEATS = share(
     name="query_repeats",
-    summary="1 when the round's query was sent before",
+    summary="1 if an earlier round sent the same query",
     needs=("query",),
     answers=False,
     columns=query_repeats,

@@ -1,4 +1,4 @@
-"""What a signal is, and every one with a fixed name, whose module is imported when it is asked for."""
+"""The definition of a signal, and every signal by name, imported on first use."""
 
 from __future__ import annotations
 
@@ -148,9 +148,9 @@ _RECORDED_SO = Absence("it was recorded as undefined", lambda _: True)
 
 
 _NOT_ASKED = Absence(
-    "the loop was not asked for an answer in this round",
+    "this round has no answer",
     lambda view: view.current.answer is None,
-    "record an answer in every round, or ask for it afterwards: suffice probe",
+    "record an answer in every round, or add it later: suffice probe",
 )
 
 
@@ -182,20 +182,20 @@ def undefined_in_words(signal: SignalSpec, view: LoopView) -> str:
 # --- recorded by a loop or a policy, computed by nothing here ------------------------------------
 LLM_STOP = share(
     name="llm_stop",
-    summary="1 when the model, asked, wants to stop",
+    summary="1 if the model says that it would stop",
     answers=False,
     charges=(VERDICTS,),
     binary=True,
 )
 MALFORMED_ACTIONS = SignalSpec(
     name="malformed_actions",
-    summary="replies so far that could not be read: actions, follow-up questions, verdicts",
+    summary="unreadable replies so far: actions, follow-up questions, verdicts",
     answers=False,
     low=0.0,
     direction="low",
 )
 Q_STOP = SignalSpec(name="q_stop", summary="learned value of stopping here")
-Q_CONT = SignalSpec(name="q_cont", summary="learned value of going on")
+Q_CONT = SignalSpec(name="q_cont", summary="learned value of continuing")
 REMAINING_SHARE = share(
     name="remaining_share", summary="share of the steps still to come", answers=False
 )
@@ -260,7 +260,7 @@ class _OfPrefix:
         except Exception as error:
             raise DataError(f"{where} failed: {type(error).__name__}: {error}") from error
         if not isinstance(value, int | float | None):
-            raise DataError(f"{where} gave {value!r:.40}; a number is wanted, None where undefined")
+            raise DataError(f"{where} gave {value!r:.40}; return a number, or None if undefined")
         return math.nan if value is None else float(value)
 
 

@@ -1,4 +1,4 @@
-"""What the model says of its own answer: margins and probabilities of its tokens, and its rating."""
+"""The model's confidence in its answer: token margins, token probabilities and its own rating."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ _NO_MARGIN = (
 def _aggregate(name: str, how: str) -> SignalSpec:
     return _of_tokens(
         name=name,
-        summary=f"by how much the answer's tokens were likelier than the runner-up, in nats: {how}",
+        summary=f"log-probability of the answer's tokens minus the runner-up's, in nats: {how}",
         columns=WithSettings(margin, (name.removeprefix("margin_"),)),
         undefined=_NO_MARGIN,
     )
@@ -249,7 +249,7 @@ _of_tokens = partial(
 )
 ANSWER_TOKEN_MARGIN = _of_tokens(
     name="answer_token_margin",
-    summary="by how much the answer's first token was likelier than the runner-up, in nats",
+    summary="log-probability of the answer's first token minus the runner-up's, in nats",
     columns=answer_token_margin,
     undefined=_NO_MARGIN,
 )
@@ -259,14 +259,14 @@ MARGIN_MEAN = _aggregate("margin_mean", "their mean")
 MARGIN_MEDIAN = _aggregate("margin_median", "their median")
 TOKEN_PROBABILITY = _of_tokens(
     name="token_probability",
-    summary="mean probability of the tokens that the model wrote",
+    summary="mean probability of the generated tokens",
     high=1.0,
     columns=token_probability,
     undefined=(_NO_TOKENS,),
 )
 VERBALIZED_CONFIDENCE = SignalSpec(
     name="verbalized_confidence",
-    summary="how sure the model says it is, 1 to 5",
+    summary="the model's own rating of its answer, 1 to 5",
     needs=("verbalized_confidence",),
     low=1.0,
     high=5.0,

@@ -1,4 +1,4 @@
-"""How far the best candidate stands out, by the retriever's scores and by a reranker's."""
+"""The lead of the best candidate, by the retriever's and a reranker's scores."""
 
 from __future__ import annotations
 
@@ -106,22 +106,22 @@ _of_scores = partial(SignalSpec, needs=("candidate_scores",), answers=False, low
 _NO_SCORES = Absence("no candidate scores were recorded", _no_scores)
 RETRIEVAL_Z = _of_scores(
     name="retrieval_z",
-    summary="by how many standard deviations the best candidate stands above the mean",
+    summary="best candidate score above the mean, in standard deviations",
     columns=retrieval_z,
     undefined=(_NO_SCORES,),
 )
 RETRIEVAL_Z_ROBUST = _of_scores(
     name="retrieval_z_robust",
-    summary="how far the best candidate stands above the median, measured by the interquartile range",
+    summary="best candidate score above the median, in interquartile ranges",
     columns=retrieval_z_robust,
     undefined=(
         _NO_SCORES,
-        Absence("the middle half of the candidate scores is one number", lambda _: True),
+        Absence("the middle half of the candidate scores are equal", lambda _: True),
     ),
 )
 RETRIEVAL_GAP = _of_scores(
     name="retrieval_gap",
-    summary="score of the best candidate less that of the second",
+    summary="best candidate score minus the second best",
     columns=retrieval_gap,
     undefined=(_NO_SCORES, Absence("there is only one candidate score", lambda _: True)),
 )
@@ -281,7 +281,7 @@ _reranked = partial(
     asking=RERANKING,
     undefined=(
         Absence(
-            "no passage carries a reranker's score",
+            "no passage has a reranker's score",
             _no_rerank_scores,
             f"compute it with suffice signals {RERANKING.option}",
             input="passages=[suffice.Passage(id=..., rerank_score=...)]",
@@ -290,25 +290,21 @@ _reranked = partial(
     ),
 )
 RERANK_TOP_SCORE = _reranked(
-    name="rerank_top_score",
-    summary="highest score of the reranker so far, as it gives them",
-    columns=rerank_top_score,
+    name="rerank_top_score", summary="highest raw reranker score so far", columns=rerank_top_score
 )
 RERANK_VARIANCE = _reranked(
     name="rerank_variance",
-    summary="how much the reranker's scores differ: their variance, normalised",
+    summary="variance of the reranker's scores, normalized",
     low=0.0,
     high=0.25,
     columns=rerank_variance,
 )
 RERANK_MEAN = _reranked(
-    name="rerank_mean",
-    summary="mean of the reranker's scores, as it gives them",
-    columns=rerank_mean,
+    name="rerank_mean", summary="mean of the raw reranker scores", columns=rerank_mean
 )
 RERANK_VARIANCE_RAW = _reranked(
     name="rerank_variance_raw",
-    summary="how much the reranker's scores differ: their variance, as it gives them",
+    summary="variance of the raw reranker scores",
     low=0.0,
     columns=rerank_variance_raw,
 )

@@ -1,4 +1,4 @@
-"""A round's samples: which are one answer, how far they agree, and candidate next steps (paper 4)."""
+"""Signals of a round's samples: agreement, equal answers, and candidate next steps (paper 4)."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ NO_SAMPLES = Absence(
 _NO_ANSWERS = (
     NO_SAMPLES,
     Absence("the round has only one sample", lambda view: len(view.current.samples or ()) == 1),
-    Absence("every sample normalises to nothing", lambda _: True),
+    Absence("every sample is empty after normalization", lambda _: True),
 )
 sample_signal: partial[SignalSpec] = partial(
     SignalSpec,
@@ -207,20 +207,20 @@ sample_signal: partial[SignalSpec] = partial(
 )
 SELF_CONSISTENCY = sample_signal(
     name="self_consistency",
-    summary="share of the samples that give the most frequent answer",
+    summary="share of samples with the most frequent answer",
     columns=self_consistency,
     undefined=(NO_SAMPLES,),
 )
 NORMALIZED_ENTROPY = sample_signal(
     name="normalized_entropy",
-    summary="how much the sampled answers disagree, 0 when all agree",
+    summary="disagreement of the sampled answers: normalized entropy, 0 if all agree",
     direction="low",
     columns=normalized_entropy,
     undefined=_NO_ANSWERS,
 )
 TOP_CLUSTER_CONFIDENCE = sample_signal(
     name="top_cluster_confidence",
-    summary="share of the samples in the largest group of one meaning",
+    summary="share of samples in the largest cluster of equal meaning",
     columns=top_cluster_confidence,
     undefined=_NO_ANSWERS,
 )
@@ -281,7 +281,7 @@ def candidate_agreement(rounds: RoundColumns) -> Array:
 
 CANDIDATE_AGREEMENT = sample_signal(
     name="candidate_agreement",
-    summary="words that the candidate steps, or the samples, have in common",
+    summary="share of words that all samples (or candidate steps) have in common",
     columns=candidate_agreement,
     undefined=(NO_SAMPLES,),
 )
@@ -379,7 +379,7 @@ def contradiction(rounds: RoundColumns) -> Array:
 
 CONTRADICTION = share(
     name="contradiction",
-    summary="1 when a candidate step contradicts the plan, or the answer the one before",
+    summary="1 if the new answer contradicts the previous one (or a candidate step the plan)",
     columns=contradiction,
     undefined=(Absence("the answer or the previous one is empty", lambda _: True),),
 )

@@ -1,4 +1,4 @@
-"""Signals of a whole trace set as dense arrays, and of a live loop round by round; which are not given."""
+"""Signals of a record as dense arrays, or of a live loop round by round, and their absences."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def lack(spec: SignalSpec, traces: TraceSet) -> Lack | None:
             spec=spec,
             columns=(),
             source=traces.origin.source,
-            because="its texts were not recorded, and no value of this signal was",
+            because="neither its texts nor a value of this signal were recorded",
             give="",
         )
     return None

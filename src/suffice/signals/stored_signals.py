@@ -1,4 +1,4 @@
-"""Store computed signals in a trace set's ``signals`` map."""
+"""Storage of computed signals in a trace set's ``signals`` map."""
 
 from __future__ import annotations
 

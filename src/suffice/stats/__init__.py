@@ -1,4 +1,4 @@
-"""Arrays in, numbers out: no question and no file is known here.
+"""Statistics: arrays in, numbers out, without questions or files.
 
-Calibration maps, order statistics, tests and intervals; a class only holds fitted numbers.
+It holds calibration maps, order statistics, tests and intervals; a class only holds fitted numbers.
 """

@@ -1,7 +1,7 @@
 """Area under the ROC curve, plain and over resampled questions.
 
-It is the probability that a value drawn from the right answers exceeds one drawn from the wrong ones,
-ties counting half (Mann and Whitney, 1947; Hanley and McNeil, 1982).
+The area is the probability that the value of a right answer exceeds that of a wrong one; ties count half
+(Mann and Whitney, 1947; Hanley and McNeil, 1982).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Capital of gamblers who may begin at any time: evidence and intervals that are watched without end.
+"""Betting capital: evidence and intervals that stay valid at every look.
 
-Under the hypothesis no bet wins in expectation, so capital that started at 1 reaches ``c`` ever with
-probability at most ``1 / c`` (Ville's inequality): it may be looked at after every observation.
+Under the hypothesis no bet wins in expectation. So capital that starts at 1 ever reaches ``c`` with
+probability at most ``1 / c`` (Ville's inequality), and you may look after every observation.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class MeanSequence:
         """One value more."""
         if not self._least <= value <= self._most:
             raise UsageError(
-                f"a value from {self._least:g} to {self._most:g} is wanted, found {value!r}"
+                f"a value must be from {self._least:g} to {self._most:g}, found {value!r}"
             )
         key = min(max(round(float(value), _DECIMALS), self._least), self._most)
         self._counts[key] = self._counts.get(key, 0) + 1

@@ -1,4 +1,4 @@
-"""Reading the fields of JSON documents; a fault is named by its field."""
+"""Checked fields of JSON documents; each fault names its field."""
 
 from __future__ import annotations
 

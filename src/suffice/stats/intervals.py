@@ -1,8 +1,8 @@
-"""Intervals of means over questions: the paired bootstrap's published draws, and sums of large records.
+"""Intervals of means over questions: the paired bootstrap, and sums of large records.
 
-The mean of more than :data:`SUMS_ABOVE` questions is as good as normal (central limit theorem), with the
-covariance of the paired bootstrap's means: that of the columns, divided by the number of questions. So
-draws of all means take sums and products of the columns alone, which add up over parts of a record.
+The mean of more than :data:`SUMS_ABOVE` questions is nearly normal (central limit theorem). Its covariance
+is that of the columns, divided by the number of questions, as for the paired bootstrap's means. So draws
+of all means need only sums and products of the columns, which add up over parts of a record.
 """
 
 from __future__ import annotations

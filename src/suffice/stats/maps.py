@@ -1,4 +1,4 @@
-"""Calibration maps: from a signal to P(EM = 1), fitted, written to JSON and read from it."""
+"""Calibration maps: from a signal to P(EM = 1), fitted, and stored as JSON."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ class IsotonicMap(FittedMap):
             if before > after:
                 raise DataError(f"must not decrease, found {after!r} after {before!r}", column="y")
         if x and math.isinf(x[-1] - x[0]):
-            raise DataError(f"{x[0]!r} to {x[-1]!r} is wider than a float can say", column="x")
+            raise DataError(f"{x[0]!r} to {x[-1]!r} is wider than the range of a float", column="x")
         probability_or_none(self.undefined, "undefined")
 
     def predict(self, values: ArrayLike) -> Array:

@@ -1,7 +1,7 @@
-"""p-values for "the expected loss is above the limit", one a column of losses, and the exact tails they take.
+"""p-values for "the expected loss is above the limit", one per column of losses.
 
-Each tests H: E[loss] > limit against E[loss] <= limit over independent questions and is valid at any
-sample size: P(p <= u) <= u under H. Small means that the limit is kept.
+Each tests H: E[loss] > limit against E[loss] <= limit over independent questions. Each is valid at any
+sample size: P(p <= u) <= u under H. A small p-value means that the loss stays within the limit.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How good probabilities are: Brier score, log loss, expected calibration error.
+"""Quality of probabilities: Brier score, log loss, expected calibration error.
 
-Each takes predicted probabilities and outcomes of any like shape. Rows where either is NaN are left
-out; without a row left the result is NaN. Lower is better for all three.
+Each function takes predicted probabilities and outcomes of the same shape. It drops rows with a NaN, and
+returns NaN if no row is left. Lower is better for all three.
 """
 
 from __future__ import annotations

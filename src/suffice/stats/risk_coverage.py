@@ -1,7 +1,7 @@
 """Risk against coverage: the mean loss of the most confident share of the answers.
 
-Among equal confidences no order is better than another: the risk inside such a group is the mean over
-all its orders, so a confidence that never varies has the same risk at every coverage.
+Equal confidences have no order: the risk inside such a group is the mean over all its orders. So a constant
+confidence has the same risk at every coverage.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""How a number goes from round to round: its change, its gain, how long since its best, whether it stalls.
+"""Changes of a number from round to round: change, gain, rounds since its best, stalling.
 
-Every function takes values (n_questions, n_rounds) and gives the same shape; round t is computed of rounds
-1..t alone, with operations that round alike for one question and for many. NaN is undefined.
+Every function takes values (n_questions, n_rounds) and returns the same shape. Round t depends on rounds
+1..t alone, and the arithmetic rounds alike for one question and for many. NaN is undefined.
 
-The gain and the states are LoopGain's (0.6.5): its loop gain, and the states of its trajectory classifier,
-for an error that is at least 0 and should fall to 0. They are undefined in round 1, and where a round so
-far has no finite value or one below 0.
+Gain and states are LoopGain's (0.6.5): its loop gain and the states of its trajectory classifier, for an
+error that is at least 0 and should fall to 0. They are undefined in round 1, and as soon as a round so far
+has no finite value or a negative one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Several observations that count as one: their means, and what each of them weighs."""
+"""Means and weights of observations that count as one."""
 
 from __future__ import annotations
 

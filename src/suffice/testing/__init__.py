@@ -1,1 +1,1 @@
-"""Public test doubles, trace makers and strategies."""
+"""Public test doubles, trace makers and conformance checks."""

@@ -1,6 +1,6 @@
-"""What every implementation of a protocol must do, as checks to call from one's own tests.
+"""Checks that every implementation of a protocol must pass, for use in your own tests.
 
-Each raises :class:`AssertionError` saying what was promised and what was found.
+Each raises an :class:`AssertionError` that names the promise and the finding.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A language model without a language model: scripted replies, or deterministic ones made from the prompt."""
+"""Models for tests: scripted replies, or deterministic ones made from the prompt."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Recorded rounds and plans, and the durable files that hold them: one writer for both."""
+"""Records of rounds and plans, the files and databases that hold them, and one writer for both."""

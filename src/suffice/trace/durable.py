@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, whatever ends the process."""
+"""Files that appear only when complete, even if the process dies."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ except ImportError:  # no POSIX system
 
 
 def writable(path: str | Path, *suffixes: str, folder: bool = False) -> Path:
-    """The path, where a file of these endings (none: any) or, if allowed, a folder can be written to it."""
+    """Return the path if a file with these endings (none: any) or, if allowed, a folder can go there."""
     place = Path(path)
     if not str(path).strip():
-        raise UsageError("an empty text names no place; name a file or a directory")
+        raise UsageError("the path is empty; name a file or a directory")
     as_file = place.suffix in suffixes if suffixes else not folder
     if not as_file and folder:
         if place.exists() and not place.is_dir():
@@ -43,7 +43,7 @@ def writable(path: str | Path, *suffixes: str, folder: bool = False) -> Path:
         there = there.parent
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         why = "cannot be written" if there.is_dir() else "is no directory"
-        raise UsageError(f"{path} cannot be written, since {there} {why}; choose another place")
+        raise UsageError(f"{path} cannot be written: {there} {why}; choose another place")
     return place
 
 
@@ -66,10 +66,10 @@ def replace_file(path: Path, content: bytes) -> None:
 
 @contextmanager
 def replaced_together(folder: Path, names: Sequence[str]) -> Iterator[Path]:
-    """An empty folder for files of these names, which then stand in ``folder`` in place of all so called.
+    """Give an empty folder; its files then replace all files with these names in ``folder``.
 
-    Nobody finds files of both runs: all old ones go first, then the new ones come. Whatever ends the block
-    before leaves the old ones; after a kill between two renames files are missing. Everything else in
+    No reader finds files of both runs: all old ones go first, then the new ones come. An error in the block
+    leaves the old ones; after a kill between two renames files are missing. Everything else in
     ``folder`` stays.
     """
     made = not folder.exists()
@@ -123,14 +123,14 @@ def _not_written(
 
 
 def check_free(target: Path) -> None:
-    """Refuse a place where something stands; an empty directory may."""
+    """Refuse a place that exists already, unless it is an empty directory."""
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         raise UsageError(f"{target} exists already; choose another --out")
 
 
 @contextmanager
 def written_aside(target: Path) -> Iterator[Path]:
-    """A place beside ``target`` for a new file or directory, which takes its name when all is written."""
+    """Give a place beside ``target`` for a new file or directory; it takes the name when complete."""
     check_free(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     aside = _free_aside(target)
@@ -149,7 +149,7 @@ def written_aside(target: Path) -> Iterator[Path]:
 
 
 def _free_aside(target: Path) -> Path:
-    """Where this process writes aside; what processes that are gone left there is removed."""
+    """Return this process's place aside, and remove those of dead processes."""
     for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
         if not is_written(leftover):
             _remove(leftover)
@@ -157,7 +157,7 @@ def _free_aside(target: Path) -> Path:
 
 
 def is_written(aside: Path) -> bool:
-    """Whether another process of this machine is at what stands aside, which has its number in the name."""
+    """Whether another running process of this machine still writes the place aside."""
     number = aside.name.split(".")[-2]
     if os.name != "posix" or not number.isdecimal() or int(number) == os.getpid():
         return False
@@ -165,7 +165,7 @@ def is_written(aside: Path) -> bool:
 
 
 def process_of(number: int) -> str:
-    """What tells a process of this machine from others, and from a later one of its number; empty: gone."""
+    """Return an id of a running process of this machine that no later process shares; empty: gone."""
     if os.name != "posix":
         return str(number)
     try:
@@ -185,7 +185,7 @@ def process_of(number: int) -> str:
 
 
 def usable_cores() -> int:
-    """How many cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -207,7 +207,7 @@ def _flush(written: Path) -> None:
 
 
 def _sync_directory(folder: Path) -> None:
-    """Make the rename itself durable, where the platform can."""
+    """Make the rename itself durable, if the platform can."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -221,7 +221,7 @@ _SHARD = re.compile(r"(\d{1,9})/(\d{1,9})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The questions of one recorder of several that write one folder."""
+    """One recorder's part of the questions, when several write one folder."""
 
     number: int
     of: int
@@ -234,7 +234,7 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The shard that ``3/8`` names."""
+        """Parse a shard such as ``3/8``."""
         named = _SHARD.fullmatch(text.strip())
         if named is None:
             raise UsageError(f"a shard is I/N, such as 3/8 for the third of eight, found {text!r}")
@@ -242,37 +242,37 @@ class Shard:
 
     @property
     def name(self) -> str:
-        """What its files are called by: ``3of8``."""
+        """Its name in files: ``3of8``."""
         return f"{self.number}of{self.of}"
 
     def is_sister(self, database: Path) -> bool:
-        """Whether another shard of as many writes this."""
+        """Whether another shard of the same division writes this."""
         own = f"record-{self.name}"
         return database.stem.endswith(f"of{self.of}") and database.stem != own
 
     def check_place(self, root: Path) -> None:
-        """Refuse to write a part of one file."""
+        """Refuse to write a shard to one file."""
         if root.suffix == ".parquet":
             raise UsageError(
-                f"shards write files of their own, so {root} cannot be one file; choose a directory: "
+                f"each shard writes its own file, so {root} cannot be one file; choose a directory: "
                 f"--out {root.with_suffix('')}"
             )
 
     def holds(self, question_id: str) -> bool:
-        """Whether the question is one of its own."""
+        """Whether the question belongs to this shard."""
         digest = hashlib.sha256(question_id.encode("utf-8", "surrogatepass")).digest()
         return int.from_bytes(digest[:8], "big") % self.of == self.number - 1
 
 
 def sha256_of(file: Path) -> str:
-    """Of a whole file."""
+    """Return the SHA-256 of a whole file."""
     with plain_file(file).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 @contextmanager
 def in_turn(folder: Path, name: str) -> Iterator[None]:
-    """One process after the other; a system without file locks lets all in at once."""
+    """Let one process in at a time; a system without file locks lets all in at once."""
     if fcntl is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""A record for other tools: a store as Parquet, any record as JSON lines, a question as spans."""
+"""Export of a record: a store as Parquet, any record as JSON lines, one question as spans."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def export_traces(
 ) -> Written:
     """Write a store as Parquet, or a record's columns of the schema as JSON lines.
 
-    Parquet goes to a folder, where a later export adds what ended since and the labels that came.
+    Parquet goes to a folder; a later export adds new questions and labels to it.
     ``suffice traces import --format columns`` reads JSON lines back. Infinite numbers are texts, NaN is null.
 
     Parameters
@@ -57,16 +57,16 @@ def export_traces(
     path
         A Parquet file, a directory of them, or a store.
     out
-        The file, where nothing may stand yet; of Parquet the folder.
+        A new file; for Parquet a folder.
     format
-        ``parquet``: of a store only; ``jsonl``: an object a row, without its nulls.
+        ``parquet``: stores only; ``jsonl``: one object per row, without nulls.
 
     Raises
     ------
     UsageError
-        For another format, or a place that is taken.
+        For another format, or a place that exists already.
     DataError
-        When the record is not valid.
+        If the record is not valid.
     """
     if format not in EXPORT_FORMATS:
         raise UsageError(f"no format {format!r}; allowed: {', '.join(EXPORT_FORMATS)}")
@@ -84,7 +84,7 @@ def export_traces(
 
 
 def _export_store(path: str | Path, folder: Path) -> Written:
-    """Add what ended since the last export, a file a run, and all labels."""
+    """Add questions that ended since the last export, one file per run, and all labels."""
     stores = stores_at(Path(path))
     if not stores:
         raise UsageError(
@@ -134,7 +134,7 @@ OPERATION = "gen_ai.operation.name"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A span to be: from and to are nanoseconds since 1970."""
+    """A future span: start and end are nanoseconds since 1970."""
 
     name: str
     start: int
@@ -143,7 +143,7 @@ class Step:
 
 
 def steps_of(round_: Round, began: int, ended: int, *, model: str | None) -> Iterator[Step]:
-    """The search and the calls of a round, as two steps that share its time."""
+    """Split a round into two steps, the search and the calls, which share its time."""
     middle = (began + ended) // 2
     query = {} if round_.query is None else {"gen_ai.retrieval.query.text": round_.query}
     found = (*(round_.passages or ()), *(round_.refound or ()))
@@ -156,7 +156,7 @@ def steps_of(round_: Round, began: int, ended: int, *, model: str | None) -> Ite
 
 
 def _documents(passages: Sequence[Passage]) -> list[dict[str, Any]]:
-    """With the text as ``content``, as other exporters name it."""
+    """Return passages with their text as ``content``, as other exporters do."""
     return [
         {
             "content" if name == "text" else name: value
@@ -185,7 +185,7 @@ def _chat(round_: Round, model: str | None) -> dict[str, Any]:
 
 
 def agent_attributes(record: QuestionRecord) -> dict[str, Any]:
-    """What the span of a whole question says."""
+    """Return the attributes of a whole question's span."""
     answer = record.rounds[-1].answer
     said = {} if answer is None else {"gen_ai.output.messages": _message("assistant", answer)}
     asked = _message("user", record.question.text)
@@ -197,7 +197,7 @@ _NAME = re.compile(r"watch-(\w+)-(\d{5})\.jsonl")
 
 
 def read_watch_1(folder: Path) -> tuple[QuestionRecord, ...]:
-    """The questions of a folder that nobody records into any more, with the labels beside them."""
+    """Read a folder of the old format that nobody records into, with its labels."""
     files = sorted(file for file in folder.glob("watch-*.jsonl") if _NAME.fullmatch(file.name))
     parquet = any(folder.glob("[!.]*.parquet"))
     if not files and not parquet:

@@ -1,4 +1,4 @@
-"""Columns of a large record, read from its files when they are first asked for."""
+"""Columns of a large record, read from its files on first use."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Span:
 
     @property
     def rows(self) -> int:
-        """How many."""
+        """Number of rows."""
         return self.stop - self.start
 
 
 class LazyTable:
-    """Rows of spans, in any order, whose columns are read when first asked for, and kept."""
+    """Rows of spans, in any order; columns are read on first use and kept."""
 
     def __init__(self, spans: Sequence[Span], rows: Rows | None = None) -> None:
         self.spans: tuple[Span, ...] = tuple(spans)
@@ -41,22 +41,22 @@ class LazyTable:
 
     @property
     def column_names(self) -> list[str]:
-        """The columns that are there."""
+        """Names of the columns."""
         of_files = (name for span in self.spans for name in span.file.names)
         return list(dict.fromkeys((*of_files, *(name for name, _ in self._columns))))
 
     @property
     def num_rows(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return len(self.rows)
 
     @property
     def schema(self) -> pa.Schema:
-        """Of all columns."""
+        """The Arrow schema of all columns."""
         return pa.schema([(name, self._type(name)) for name in self.column_names])
 
     def _type(self, name: str) -> pa.DataType:
-        """Of the schema, else of one's own column, as the files have it."""
+        """Return a column's type: the schema's, or for an own column the files'."""
         if (name, ()) in self._columns:
             return self._columns[name, ()].type
         known = self.spans[0].file.kind.arrow
@@ -68,7 +68,7 @@ class LazyTable:
         )[0].type
 
     def column(self, name: str, fields: tuple[str, ...] = ()) -> pa.ChunkedArray:
-        """A column, or of its structs only some fields."""
+        """Return a column, or only some fields of its structs."""
         if (name, ()) in self._columns:
             return self._columns[name, ()]
         if (name, fields) not in self._columns:
@@ -76,7 +76,7 @@ class LazyTable:
         return self._columns[name, fields]
 
     def at(self, name: str, rows: Rows) -> pa.ChunkedArray:
-        """A column in some rows, in this order, without keeping it."""
+        """Return a column in some rows, in this order, without keeping it."""
         if (name, ()) in self._columns:
             return self._columns[name, ()].take(pa.array(rows))
         return self._read(name, (), self.rows[rows])
@@ -88,7 +88,7 @@ class LazyTable:
         rows: Rows,
         of: Callable[[pa.ChunkedArray], pa.ChunkedArray] = lambda cells: cells,
     ) -> pa.ChunkedArray:
-        """What ``of`` gives of a column in these rows of the spans."""
+        """Apply ``of`` to a column in these rows of the spans."""
         ascending = bool((rows[1:] > rows[:-1]).all())
         order = None if ascending else np.argsort(rows, kind="stable")
         empty = pa.chunked_array([], narrowed(self._type(name), fields))
@@ -104,7 +104,7 @@ class LazyTable:
     def batches(
         self, name: str, fields: tuple[str, ...] = (), rows: Rows | None = None
     ) -> Iterator[pa.ChunkedArray]:
-        """A column in ascending rows of the spans (``None``: this table's), a few at a time, checked."""
+        """Yield a column in ascending rows of the spans (``None``: this table's), checked, in batches."""
         rows = np.sort(self.rows) if rows is None else rows
         kind, first_row = narrowed(self._type(name), fields), 0
         beside = CHECKED_WITH.get(name, ())
@@ -124,42 +124,42 @@ class LazyTable:
                 yield cells if len(places) == len(cells) else cells.take(pa.array(places))
 
     def select(self, names: Sequence[str]) -> pa.Table:
-        """A table of some columns."""
+        """Return a table of some columns."""
         return pa.table({name: self.column(name) for name in names})
 
     def whole(self) -> pa.Table:
-        """A table of all columns."""
+        """Read all columns into a table."""
         return self.select(self.column_names)
 
     def taken(self, rows: Rows) -> LazyTable:
-        """Some of these rows, in this order; what was read is kept."""
+        """Return some of these rows, in this order, with the columns read so far."""
         table = LazyTable(self.spans, self.rows[rows])
         places = pa.array(rows)
         table._columns = {key: cells.take(places) for key, cells in self._columns.items()}
         return table
 
     def filter(self, chosen: pa.Array | NDArray[np.bool_]) -> LazyTable:
-        """The rows where ``chosen`` is true."""
+        """Return the rows where ``chosen`` is true."""
         return self.taken(np.flatnonzero(np.asarray(chosen, bool)))
 
     def with_column(self, name: str, cells: pa.ChunkedArray) -> LazyTable:
-        """The same rows with a column replaced, or added."""
+        """Return the same rows with a column replaced or added."""
         table = LazyTable(self.spans, self.rows)
         table._columns = {**self._columns, (name, ()): cells}
         return table
 
     def slimmest(self, name: str) -> tuple[str, ...]:
-        """A field of a column's structs that is short to read; none: they are no structs."""
+        """Return the struct field of a column that is fastest to read; none: no structs."""
         kind = self._type(name)
         structs = pa.types.is_list(kind) and pa.types.is_struct(kind.value_type)
         return (str(kind.value_type.field(0).name),) if structs else ()
 
     def valid(self, name: str) -> NDArray[np.bool_]:
-        """Rows where a column is not null, (n_rows,)."""
+        """Return the rows where a column is not null, as a mask (n_rows,)."""
         return np.asarray(self._slim(name, lambda cells: cells.is_valid()), bool)
 
     def lengths(self, name: str) -> pa.ChunkedArray:
-        """How long each list of a column is, (n_rows,); null for a null."""
+        """Return the length of each list of a column, (n_rows,); null for a null."""
         return self._slim(name, pc.list_value_length)
 
     def _slim(self, name: str, of: Callable[[pa.ChunkedArray], pa.ChunkedArray]) -> pa.ChunkedArray:
@@ -168,7 +168,7 @@ class LazyTable:
         return self._read(name, self.slimmest(name), self.rows, of)
 
     def holds(self, name: str) -> bool:
-        """Whether a column is not null throughout."""
+        """Whether a column has any value."""
         if (name, ()) in self._columns:
             return bool(self._columns[name, ()].null_count < self.num_rows)
         read = self.batches(name, self.slimmest(name))
@@ -176,5 +176,5 @@ class LazyTable:
 
 
 def in_memory(table: pa.Table | LazyTable) -> pa.Table:
-    """The table with all its columns read."""
+    """Return the table with all its columns read."""
     return table.whole() if isinstance(table, LazyTable) else table

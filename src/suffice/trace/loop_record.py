@@ -1,4 +1,4 @@
-"""Loops under way in a store: each round is committed in the call of its loop, and nothing is raised."""
+"""Recording of running loops: every round is committed in the call of its loop, and nothing is raised."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Begun:
 
 @dataclass(slots=True)
 class Lost:
-    """Rounds that are not in the record, and questions of which anything is not."""
+    """Rounds missing from the record, and questions with a missing part."""
 
     rounds: int = 0
     questions: int = 0
@@ -51,7 +51,7 @@ class Lost:
     """Questions under way of which something is lost."""
 
     def add(self, question_id: str, *, rounds: int = 0, over: bool = False) -> None:
-        """Of a question so many rounds more; ``over``: its end."""
+        """Count lost rounds of a question; ``over``: its end is lost."""
         self.questions += question_id not in self.open
         self.rounds += rounds
         (self.open.discard if over else self.open.add)(question_id)
@@ -72,11 +72,11 @@ class _Entry:
 
     @property
     def bytes(self) -> int:
-        """About what it takes in memory."""
+        """Its approximate size in memory."""
         return sum(len(cell) for _, row in self.statements for cell in row if isinstance(cell, str))
 
     def write(self, connection: Connection, run: int, *, again: bool) -> None:
-        """Write it; what is tried ``again`` may stand there already. Refused: its question is another's."""
+        """Write it; tried ``again``, it may be there already. Refused: another question has its id."""
         if again and self.found is not None and _done(connection, self.found, run).fetchone():
             return
         done = [_done(connection, statement, run).rowcount for statement in self.statements]
@@ -105,11 +105,11 @@ _LAST = f"UPDATE rounds SET content = ? WHERE question = {_OWN} AND round = ?"  
 
 
 class LoopRecord:
-    """Writes what loops do to a store, in the call of the loop; nothing here raises into a loop.
+    """A writer of loops to a store, inside the call of the loop; it never raises into a loop.
 
-    What went wrong first stands in ``problem``, whether it does now in ``failing``, and what was not kept is
-    counted in ``lost``. What there is no room for waits in memory and is tried again, at most once a second;
-    what found none before the end is lost.
+    ``problem`` holds the first failure, ``failing`` says whether writes fail now, and ``lost`` counts lost
+    rounds. Rounds that do not fit the disk wait in memory, with a new try at most once a second. They are
+    lost if no try succeeds before the end.
     """
 
     def __init__(self, place: Path, run: Mapping[str, Any], *, durable: bool = False) -> None:
@@ -122,7 +122,7 @@ class LoopRecord:
             self._store.run_documents()
 
     def _begin(self) -> None:
-        """Take up work in this process, which a fork may have made."""
+        """Begin work in this process, perhaps after a fork."""
         self._pid = os.getpid()
         self._token = uuid.uuid4().hex
         self.lost: Lost = Lost()
@@ -138,14 +138,14 @@ class LoopRecord:
 
     @property
     def failing(self) -> bool:
-        """Whether what was put last could not be written, nor now."""
+        """Whether the last write failed and still fails."""
         with self._store.lock:
             self._again_at = None if self._again_at is None else 0.0
             return not (self.closed or self.flush())
 
     # --- what loops tell -----------------------------------------------------------------------------
     def settle(self, wanted: str) -> str:
-        """The id, or with a number where it is taken; nobody else gets it, as far as can be written."""
+        """Return the id, with a number if it is taken, and reserve it."""
         with self._store.lock:
             writable = not self.closed and self.flush()
             held = {entry.question for entry in self._waiting} | self._open.keys()
@@ -171,7 +171,7 @@ class LoopRecord:
             return free_id(wanted, held.__contains__)
 
     def release(self, name: str) -> None:
-        """Its question ended before a round."""
+        """Free the id of a question that ended before a round."""
         self._put(_Entry(question=name, statements=[(_FORGET, (name, _RUN))]))
 
     def observe(
@@ -184,7 +184,7 @@ class LoopRecord:
         stop: bool | None,
         score: float | None,
     ) -> None:
-        """A round of a question ended; ``began`` comes with its first, ``stop`` is what the policy says."""
+        """Record a round; ``began`` comes with the first one, ``stop`` is the policy's decision."""
         with self._store.lock:
             self._check_process()
             usage, signals, now = finished.usage, finished.signals, time.time()
@@ -207,7 +207,7 @@ class LoopRecord:
             self._put(entry)
 
     def end(self, name: str, stopped_by: StoppedBy | None, last: Round | None = None) -> bool:
-        """It ended; ``last`` takes the place of its last round. Whether a kill loses nothing of it."""
+        """Record the end; ``last`` replaces the last round. Return whether a kill would lose nothing."""
         with self._store.lock:
             self._check_process()
             number, recorded = self._open.pop(name, (0, None))
@@ -224,12 +224,12 @@ class LoopRecord:
             return self._put(entry)
 
     def label(self, label: Label) -> None:
-        """See :meth:`Store.label`; what waits is written before."""
+        """Label a question, see :meth:`Store.label`; waiting rounds are written first."""
         self.flush()
         self._store.label(label)
 
     def close(self) -> None:
-        """End what is under way as unfinished; what cannot be written now is lost."""
+        """End running questions as unfinished; rounds that cannot be written now are lost."""
         with self._store.lock:
             if self.closed:
                 return
@@ -255,11 +255,11 @@ class LoopRecord:
             return self.flush()
 
     def kept(self, name: str) -> bool:
-        """Whether a kill loses nothing that was put of a question."""
+        """Whether a kill would lose nothing recorded of a question."""
         return self.flush() and name not in self.lost.open
 
     def flush(self) -> bool:
-        """Write what waits; whether nothing does any more."""
+        """Write waiting entries; return whether none is left."""
         with self._store.lock:
             self._check_process()
             store, begun = self._store, time.monotonic()
@@ -294,7 +294,7 @@ class LoopRecord:
             return True
 
     def _write(self, entries: Sequence[_Entry], *, again: bool) -> None:
-        """All of them or none; only one that ends a question keeps others out."""
+        """Write all of them or none; a closing entry keeps other writers out."""
         if not entries:
             return
         alone = self._run is None or any(entry.over for entry in entries)
@@ -305,7 +305,7 @@ class LoopRecord:
         self._run = run
 
     def _failed(self, error: Exception, took_s: float = 0.0, *, again: bool = False) -> None:
-        """Try again, at once where that costs the loop nothing."""
+        """Try again, at once if that costs the loop nothing."""
         pause_s = _AGAIN_S if took_s > _LONG_S else 0.0
         if again:
             pause_s = max(pause_s, min(_SHARE * took_s, _MOST_S) if took_s > _AGAIN_S else 0.0)
@@ -320,7 +320,7 @@ class LoopRecord:
             self.lost.add(entry.question, rounds=entry.rounds, over=entry.over)
 
     def _own_run(self, connection: Connection) -> int:
-        """The number of this run, which is told when it writes first; then what the dead left is ended."""
+        """Return the number of this run; the first write announces it and ends runs of dead processes."""
         run, number = self._run, "SELECT number FROM runs WHERE token = ?"
         if run is None and (found := connection.execute(number, (self._token,)).fetchone()) is None:
             self._store.end_the_dead(connection)
@@ -334,7 +334,7 @@ class LoopRecord:
         return run
 
     def _renew(self, old: sqlite3.Connection | None) -> None:
-        """Somebody removed the store: what is under way is written again, what had ended is lost."""
+        """Write running questions again after somebody removed the store; ended ones are lost."""
         if old is None:
             return
         self._run = None
@@ -377,7 +377,7 @@ def _content(finished: Round) -> str:
 
 
 def _in_place_of(recorded: Round, last: Round) -> Round:
-    """The round with its answer, and with what the record says of it."""
+    """Return the round with its answer and with the record's own fields of it."""
     usage = last.usage
     if usage.latency_s is None and recorded.usage.latency_s is not None:
         before = recorded.usage.latency_s - (recorded.usage.answer_latency_s or 0.0)

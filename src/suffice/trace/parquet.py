@@ -1,4 +1,4 @@
-"""What the columns of a trace file are, records as rows of a table, and tables as files with checksums."""
+"""Columns of a trace file, records as rows of a table, and tables as files with checksums."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SIGNALS = pa.map_(TEXT, pa.float64())
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a schema, which keeps a field of the records ``of``."""
+    """One column of a schema: it holds a field of the records ``of``."""
 
     of: type
     name: str
@@ -47,22 +47,22 @@ class Column:
 
     @property
     def key(self) -> str:
-        """The field of the record."""
+        """The record's field."""
         return self.field or self.name
 
 
 def columns_of(record: type, columns: Sequence[Column]) -> tuple[Column, ...]:
-    """Those that keep fields of this record."""
+    """Return the columns that hold fields of this record."""
     return tuple(column for column in columns if column.of is record)
 
 
 def to_cells(record: object, columns: Sequence[Column]) -> dict[str, Any]:
-    """The record's part of a row, keyed by column."""
+    """Return the record's part of a row, keyed by column."""
     return {column.name: _cell(getattr(record, column.key)) for column in columns}
 
 
 def _cell(value: Any) -> Any:
-    """A value as Arrow takes it: records as structs, an undefined signal as its name with a null."""
+    """Return a value for Arrow: records as structs, an undefined signal as its name with a null."""
     if isinstance(value, tuple):
         return [_cell(item) for item in value]
     if is_dataclass(value):
@@ -74,7 +74,7 @@ def _cell(value: Any) -> Any:
 
 
 def from_cells(row: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
-    """Fields of a record by name, without those that are null or lacking: it has its own defaults."""
+    """Return a record's fields by name; nulls and missing cells take the record's defaults."""
     fields = {}
     for column in columns:
         if (cell := row.get(column.name)) is not None:
@@ -86,7 +86,7 @@ def from_cells(row: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, A
 
 
 def _value(kind: Any, cell: Any) -> Any:
-    """What a cell holds of this type; a null within is a blank text or no items where it must be some."""
+    """Convert a cell to this type; a null inside is an empty text or list, if the type requires one."""
     if cell is None:
         return {str: "", tuple: ()}.get(get_origin(kind) or kind)
     if is_dataclass(kind):
@@ -111,7 +111,7 @@ def _value(kind: Any, cell: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class TableSchema:
-    """One kind of trace file: its columns, and what its metadata says."""
+    """One kind of trace file: its columns and its metadata."""
 
     name: str
     rows: str
@@ -123,12 +123,12 @@ class TableSchema:
 
     @property
     def required(self) -> tuple[str, ...]:
-        """Columns every file has."""
+        """Columns that every file has."""
         return tuple(column.name for column in self.columns if column.required)
 
     @cached_property
     def arrow(self) -> pa.Schema:
-        """The columns as Arrow has them, without metadata."""
+        """The columns as an Arrow schema, without metadata."""
         return pa.schema([(column.name, column.type) for column in self.columns])
 
 
@@ -136,18 +136,18 @@ _FEW_ROWS = 1024  # threads take longer to start than these to read
 
 
 def parquet_writer(sink: BinaryIO | Path, schema: pa.Schema) -> pq.ParquetWriter:
-    """What writes tables one after the other, each page with a checksum."""
+    """Return a writer of tables, with a checksum for each page."""
     return pq.ParquetWriter(sink, schema, compression="zstd", write_page_checksum=True)
 
 
 def opened(file: Path, **options: Any) -> pq.ParquetFile:
-    """A Parquet file; a page that has a checksum is compared with it when it is read."""
+    """Open a Parquet file; pages with a checksum are checked when read."""
     footer, stream = footer_of(file), pa.OSFile(str(file))
     return pq.ParquetFile(stream, metadata=footer, page_checksum_verification=True, **options)
 
 
 def complete(parquet: pq.ParquetFile, names: Sequence[str]) -> pa.Table:
-    """Columns of all rows."""
+    """Return whole columns."""
     stated = parquet.metadata.num_rows
     table = parquet.read(columns=names, use_threads=stated > _FEW_ROWS)
     if names and table.num_rows != stated:
@@ -156,14 +156,14 @@ def complete(parquet: pq.ParquetFile, names: Sequence[str]) -> pa.Table:
 
 
 def footer_of(file: Path) -> pq.FileMetaData:
-    """What a Parquet file says of itself, read once."""
+    """Return the footer of a Parquet file, read once."""
     known = plain_file(file).stat()
     return _footer(file, known.st_mtime_ns, known.st_size, known.st_ino)
 
 
 @lru_cache(maxsize=1024)
 def _footer(file: Path, _changed: int, _size: int, _number: int) -> pq.FileMetaData:
-    """Of many row groups it takes longer to read than some of their columns."""
+    """Read the footer; with many row groups that takes longer than reading some columns."""
     return pq.ParquetFile(pa.OSFile(str(file))).metadata
 
 
@@ -172,7 +172,7 @@ _NO_THREAD = "Failed to launch worker thread"  # Arrow's own words
 
 @contextmanager
 def readable(file: Path) -> Iterator[None]:
-    """Names the file where it cannot be read."""
+    """Name the file in errors of reading it."""
     try:
         yield
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
@@ -194,7 +194,7 @@ RecordKey = tuple[Hashable, ...]
 
 @dataclass(frozen=True, slots=True)
 class RowSet(Generic[_Record]):
-    """How records of one kind are kept as rows."""
+    """Records of one kind as rows."""
 
     schema: TableSchema
     rows: Callable[[_Record], Sequence[Mapping[str, Any]]]
@@ -202,7 +202,7 @@ class RowSet(Generic[_Record]):
     key_of: Callable[[_Record], RecordKey]
 
     def stamped(self, run: Mapping[str, Any]) -> pa.Schema:
-        """The Arrow schema with the metadata of a file."""
+        """Return the Arrow schema with the metadata of a file."""
         return self.schema.arrow.with_metadata(
             {
                 self.schema.key: str(self.schema.version).encode(),
@@ -211,7 +211,7 @@ class RowSet(Generic[_Record]):
         )
 
     def table(self, records: Iterable[_Record], run: Mapping[str, Any]) -> pa.Table:
-        """Rows of the records in the schema, with its metadata."""
+        """Return the records as rows in the schema, with its metadata."""
         rows = [row for record in records for row in self.rows(record)]
         try:
             return pa.Table.from_pylist(rows, schema=self.stamped(run))
@@ -233,14 +233,14 @@ def write_table(table: pa.Table, path: Path) -> None:
 
 
 def write_set(table: pa.Table, path: str | Path) -> Path:
-    """Write a whole set to a ``.parquet`` path, or as the only file of a directory; the file written."""
+    """Write a whole set to a ``.parquet`` path, or as the only file of a directory; return the file."""
     target = only_file(path)
     write_table(table, target)
     return target
 
 
 def only_file(path: str | Path) -> Path:
-    """Where a whole set is written: a ``.parquet`` path itself, the first file of an empty directory."""
+    """Return the file of a whole set: a ``.parquet`` path itself, or the first file of an empty directory."""
     root = Path(path)
     if root.suffix != ".parquet" and any(root.glob("*.parquet")):
         raise UsageError(f"{root} holds trace files already; choose another --out")
@@ -248,5 +248,5 @@ def only_file(path: str | Path) -> Path:
 
 
 def part_name(number: int) -> str:
-    """What a directory calls a file of a set."""
+    """Return the name of a set's file in a directory."""
     return f"part-{number:05d}.parquet"

@@ -1,4 +1,4 @@
-"""Plan traces: what a planning agent leaves behind, as frozen records, one a row as JSON."""
+"""Plan traces: the runs of a planning agent as frozen records, one per row, as JSON."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _MOST_SEED = int(np.iinfo(np.int64).max)
 
 
 def _finite(values: Mapping[str, float], _: str) -> dict[str, float]:
-    """The step's values as the map column holds them: float64, each defined."""
+    """Return the step's values as the map column holds them: float64, each defined."""
     for name, value in values.items():
         if not isinstance(value, Real) or not math.isfinite(value):
             raise DataError(
@@ -56,9 +56,9 @@ def _finite(values: Mapping[str, float], _: str) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanTask:
-    """All an agent may see of a task. What it is scored by is kept apart, in :class:`PlanGold`.
+    """A task as the agent sees it. :class:`PlanGold` holds its gold apart.
 
-    ``total_steps`` are those that a plan is expected to take; ``context`` may be empty.
+    ``total_steps`` is the expected number of steps; ``context`` may be empty.
     """
 
     _checks: ClassVar[Mapping[str, Check]] = {
@@ -88,7 +88,7 @@ class PlanGold:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A next step the model proposed; empty text: it gave none. ``response`` is the raw generation."""
+    """A next step proposed by the model; empty text: none. ``response`` is the raw generation."""
 
     _prefix: ClassVar[str] = "candidates."
     text: str
@@ -100,7 +100,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanStep:
-    """One decision of an agent and what came of it."""
+    """One decision of an agent and its result."""
 
     _checks: ClassVar[Mapping[str, Check]] = {
         "number": lambda value, _: whole(MOST_INT16, value, "step", least=1),
@@ -131,7 +131,7 @@ class PlanStep:
 
     @property
     def retrievals(self) -> int:
-        """Queries sent to the retriever: as recorded in ``usage``, else 1 where there is a query."""
+        """Queries sent to the retriever: as recorded in ``usage``, else 1 if there is a query."""
         if self.usage.retrievals is not None:
             return self.usage.retrievals
         return int(self.query is not None and self.blocked is None)
@@ -139,7 +139,7 @@ class PlanStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConstraintDecision:
-    """What the agent says it will do about a constraint it found."""
+    """The agent's intention about a constraint that it found."""
 
     _prefix: ClassVar[str] = "decisions."
     constraint: str
@@ -152,7 +152,7 @@ class ConstraintDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOutcome:
-    """What a run ended with."""
+    """The end of a run."""
 
     _checks: ClassVar[Mapping[str, Check]] = {
         "ended": partial(one_of, ENDS),
@@ -205,7 +205,7 @@ class PlanRecord:
 
     @property
     def key(self) -> PlanKey:
-        """What no two runs share: task id, agent, retriever, seed."""
+        """Its unique key: task id, agent, retriever, seed."""
         return self.task.id, self.agent, self.retriever, self.seed
 
 
@@ -221,7 +221,7 @@ class PlanSet:
 
     @property
     def n_steps(self) -> int:
-        """Steps of all runs together."""
+        """Number of steps of all runs together."""
         return sum(len(record.steps) for record in self.records)
 
 
@@ -272,13 +272,13 @@ def read_plans(path: str | Path, *, skip_invalid: bool = False) -> PlanSet:
     path
         A ``.parquet`` file or a directory.
     skip_invalid
-        Leave out files that cannot be read and invalid runs, and report them in
+        Skip unreadable files and invalid runs, and report them in
         ``PlanSet.skipped``, instead of raising.
 
     Raises
     ------
     DataError
-        Naming file, row and column of the first problem; or when there is no run to read.
+        For the first problem, naming file, row and column; or if there is no run to read.
     """
     plans = inspect_plans(path)
     if plans.skipped and not skip_invalid:
@@ -289,7 +289,7 @@ def read_plans(path: str | Path, *, skip_invalid: bool = False) -> PlanSet:
 
 
 def inspect_plans(path: str | Path) -> PlanSet:
-    """Read the valid runs; ``skipped`` says of each file and run that is not what is wrong first."""
+    """Read the valid runs; ``skipped`` names the first problem of each other file and run."""
     root = Path(path)
     errors: list[DataError] = []
     records: dict[PlanKey, PlanRecord] = {}
@@ -327,7 +327,7 @@ def _record(row: Mapping[str, Any], others: Container[PlanKey]) -> PlanRecord:
         if row.get(name) != value:
             raise DataError(f"found {row.get(name)!r}, the run says {value!r}", column=name)
     if record.key in others:
-        raise DataError(f"run {record.key} is there twice", column="task_id")
+        raise DataError(f"run {record.key} appears twice", column="task_id")
     return record
 
 
@@ -339,5 +339,5 @@ def write_plans(
 
 
 def plan_writer(path: str | Path, *, run: Mapping[str, Any]) -> RecordWriter[PlanRecord]:
-    """A writer of finished runs; see :class:`suffice.trace.recording.RecordWriter`."""
+    """Return a writer of finished runs; see :class:`suffice.trace.recording.RecordWriter`."""
     return RecordWriter(PLAN_ROWS, path, run=run)

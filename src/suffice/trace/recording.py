@@ -1,4 +1,4 @@
-"""Records in a database: what a recorder finished, kept at once and written to Parquet when it ends."""
+"""The recorder's database: it keeps finished questions at once and writes Parquet at the end."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _FAIL = (
 
 # --- reading ---------------------------------------------------------------------------------------
 def stores_at(root: Path) -> list[Path]:
-    """The databases of a record: the one that is named, or those in a folder, also of its shards."""
+    """Return the databases of a record: the named one, or those in a folder, with its shards."""
     whole = store_at(root)
     shards = sorted(root.glob("record-*of*.db")) if root.is_dir() else []
     found = [*([] if whole is None else [whole]), *shards]
@@ -57,14 +57,14 @@ def stores_at(root: Path) -> list[Path]:
 
 
 def live_store(path: str | Path) -> Store | None:
-    """The store of live loops that a path names; ``None``: there is none, or it is a recorder's."""
+    """Return the store of live loops at a path; ``None``: none, or it is a recorder's."""
     file = store_at(path)
     return None if file is None or (store := Store(file)).is_recorders() else store
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedRows:
-    """Rows of records of a run, up to the record of this number; the schema's metadata tell their kind."""
+    """Rows of a run's records up to the record with this number; the schema's metadata tell their kind."""
 
     token: str
     run: Mapping[str, Any]
@@ -73,7 +73,7 @@ class RecordedRows:
 
     @property
     def metadata(self) -> dict[bytes, bytes]:
-        """Those of a Parquet file."""
+        """Metadata of a Parquet file with these rows."""
         stated = self.table.schema.metadata or {}
         return {**stated, RUN_KEY: json.dumps(self.run, sort_keys=True).encode()}
 
@@ -81,7 +81,7 @@ class RecordedRows:
 def recorded_rows(
     file: Path, after: Callable[[str], int] = lambda _: 0, most: int = ALL
 ) -> list[RecordedRows]:
-    """What the runs of a recorder hold after a record, by the run's token; of each ``most``."""
+    """Return the rows of a recorder's runs after a record, by the run's token; at most ``most`` per run."""
     found = []
     with Store(file).transaction(write=False) as connection:
         for run, token, document in connection.execute(_RUNS).fetchall():
@@ -100,7 +100,7 @@ def recorded_rows(
 
 
 def is_exported(root: Path, files: Iterable[Path]) -> bool:
-    """Whether recorders' databases hold nothing that the Parquet files do not; false of live loops."""
+    """Whether the Parquet files hold everything of the recorders' databases; false for live loops."""
     after = exported(files)
     return all(
         Store(file).is_recorders() and not recorded_rows(file, after, 1) for file in stores_at(root)
@@ -111,7 +111,7 @@ ReadsRows = Callable[[Path, Callable[[str], int], int], list[RecordedRows]]
 
 
 def export_records(file: Path, folder: Path, read: ReadsRows = recorded_rows) -> Iterator[pa.Table]:
-    """Write what came since the last export to a folder, some records a file; the rows of each."""
+    """Write records since the last export to a folder, some per file; yield the rows of each."""
     while runs := read(file, exported(folder.glob("store-*.parquet")), _IN_A_FILE):
         for run in runs:
             table = run.table.replace_schema_metadata(run.metadata)
@@ -122,7 +122,7 @@ def export_records(file: Path, folder: Path, read: ReadsRows = recorded_rows) ->
 # --- retention -------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
-    """What was removed, or would be: questions and the bytes of their rounds, and the bytes that are left."""
+    """Removed (or removable) questions, the bytes of their rounds, and the bytes left."""
 
     questions: int
     bytes: int
@@ -137,9 +137,9 @@ def prune(
     now: float | None = None,
     dry: bool = False,
 ) -> Pruned:
-    """Remove questions of a store that ended so many days ago, then the oldest until the rest fits."""
+    """Remove questions that ended some days ago, then the oldest ones until the rest fits."""
     if not all(limit is None or limit > 0 for limit in (days, gigabytes)):
-        raise UsageError("days and gigabytes of a record that is kept must be above 0")
+        raise UsageError("days and gigabytes to keep must be above 0")
     store = live_store(path)
     if store is None:
         raise UsageError(
@@ -173,7 +173,7 @@ def prune(
 
 # --- failures --------------------------------------------------------------------------------------
 def _stores_of(root: Path) -> list[Path]:
-    """The databases of a record's recorders; that of one file lies beside it."""
+    """Return the databases of a record's recorders; that of one file lies beside it."""
     if root.suffix != ".parquet":
         return [file for file in stores_at(root) if Store(file).is_recorders()]
     with suppress(DataError, StorageError):  # a database of the same name may be anybody's
@@ -182,19 +182,19 @@ def _stores_of(root: Path) -> list[Path]:
 
 
 def count_failures(root: Path) -> int:
-    """How many questions, or runs, a recorder could not finish; a folder may also list some in a file."""
+    """Count the questions, or runs, that a recorder could not finish; a folder may list some in a file."""
     listed = root / "failures.jsonl"
     lines = plain_file(listed).read_bytes().splitlines() if listed.exists() else []
     return sum(bool(line.strip()) for line in lines) + len(_failures_in(_stores_of(root)))
 
 
 def failures_of(root: Path) -> dict[str, tuple[str, int]]:
-    """Why each question could not be finished, and after how many attempts."""
+    """Return why each question could not be finished, and after how many attempts."""
     return {str(key[0]): why for key, why in _failures_in(_stores_of(root)).items()}
 
 
 def _failures_in(files: Iterable[Path]) -> dict[RecordKey, tuple[str, int]]:
-    """Those of several databases that none of them holds the record of."""
+    """Return the failures in several databases, for questions that none of them holds."""
     failed: dict[str, tuple[str, int]] = {}
     stores = [Store(file) for file in files]
     for store in stores:
@@ -217,7 +217,7 @@ Recorded = tuple[Mapping[str, Any], frozenset[RecordKey]]
 
 
 def recorded_before(root: Path, kind: RowSet[Any], shard: Shard | None = None) -> list[Recorded]:
-    """What stands at a place where a recorder writes."""
+    """Return the existing content at a recorder's place."""
     single = root.suffix == ".parquet"
     files = [root] if single else sorted(root.glob("[!.]*.parquet"))
     parts: list[Recorded] = []
@@ -240,13 +240,13 @@ def recorded_before(root: Path, kind: RowSet[Any], shard: Shard | None = None) -
 def check_goes_on(
     root: Path, before: Sequence[Recorded], now: Mapping[str, Any], *, may_differ: frozenset[str]
 ) -> None:
-    """Refuse to go on with other settings, naming every entry that changed and must not."""
+    """Refuse to resume with other settings; name every entry that changed and must not."""
     runs = [_entries(stated, may_differ) for stated, _ in before]
     if not runs:
         return
     if runs.count(runs[0]) < len(runs):
         raise UsageError(
-            f"{root} holds files of several runs, so no recording goes on there; choose another --out and "
+            f"{root} holds files of several runs, so no recording can resume there; choose another --out and "
             f"join the two with: suffice traces merge {root} OTHER --out NEW"
         )
     # through JSON, since that is what is kept: tuples come back as lists
@@ -264,7 +264,7 @@ def check_goes_on(
 
 
 def _entries(run: Mapping[str, Any], without: frozenset[str]) -> dict[str, Any]:
-    """The entries of a run document, and in place of its steps those of each: ``derived.0.prompt``."""
+    """Return the entries of a run document, with those of each step: ``derived.0.prompt``."""
     own = {name: value for name, value in run.items() if name not in {*without, "derived"}}
     made = enumerate(steps(run))
     return own | {f"derived.{at}.{name}": held for at, step in made for name, held in step.items()}
@@ -276,10 +276,9 @@ _here: set[Path] = set()  # the databases that recorders of this process write
 class RecordWriter(Generic[_Record]):
     """Keeps finished records in a database, and writes them to Parquet when it closes.
 
-    A kill loses no record that was added and leaves none in part. A folder holds ``record.db``, or
-    ``record-3of8.db`` of a shard; beside ``FILE.parquet`` lies ``FILE.db``. A second writer is kept out;
-    recorders of different shards of as many may be at one folder together. Called from one thread, but for
-    :meth:`stored`.
+    A kill loses no added record and leaves none in part. A folder holds ``record.db``, or ``record-3of8.db``
+    of a shard; ``FILE.db`` lies beside ``FILE.parquet``. A second writer is refused, but recorders of
+    different shards may share a folder. Call it from one thread, except :meth:`stored`.
     """
 
     def __init__(
@@ -304,7 +303,7 @@ class RecordWriter(Generic[_Record]):
                 alike = parquet.schema_arrow.remove_metadata() == kind.schema.arrow
             if not alike:
                 raise DataError(
-                    "the file was not written by this recorder, so it is not added to; choose another --out",
+                    "another program wrote the file, so nothing is added to it; choose another --out",
                     file=str(self._root),
                 )
         self.done: set[RecordKey] = {key for _, keys in before for key in keys}
@@ -331,7 +330,7 @@ class RecordWriter(Generic[_Record]):
             raise
 
     def stored(self, record: _Record) -> StoredRecord:
-        """The record as it is kept; in any thread."""
+        """Return the stored record; from any thread."""
         schema = self._kind.schema
         stated = {schema.key: str(schema.version).encode()}
         table = self._kind.table([record], {}).replace_schema_metadata(stated)
@@ -344,7 +343,7 @@ class RecordWriter(Generic[_Record]):
         return self._kind.key_of(record), sink.getvalue().to_pybytes()
 
     def add(self, records: Sequence[StoredRecord]) -> None:
-        """Keep these records; on return a kill no longer loses them. One that is kept already stays."""
+        """Store these records, safe from a kill on return. A record that is stored already stays."""
         if not records:
             return
         with self._written() as connection:
@@ -355,7 +354,7 @@ class RecordWriter(Generic[_Record]):
         self.failed -= keys
 
     def fail(self, key: RecordKey, reason: str) -> None:
-        """Note what could not be finished; the next recording tries it again."""
+        """Note a failure; the next recording tries again."""
         with self._written() as connection:
             connection.execute(_FAIL, (json.dumps(key), whole_text(reason)))
         self.failed.add(key)
@@ -385,7 +384,7 @@ class RecordWriter(Generic[_Record]):
             self.close()
 
     def _begin(self, document: str) -> int:
-        """Keep others out; the number of the run."""
+        """Keep other writers out; return the number of the run."""
         with self._written() as connection:
             for statement in _TABLES:
                 connection.execute(statement)
@@ -408,7 +407,7 @@ class RecordWriter(Generic[_Record]):
         return int(run)
 
     def _refuse_writer(self, store: Store, connection: Any) -> None:
-        """A process of this machine that writes the database goes on alone."""
+        """Refuse if another process of this machine writes the database."""
         rows = connection.execute(
             f"SELECT host, process FROM runs WHERE process <> '' AND {OF_RECORDERS}"  # noqa: S608
         ).fetchall()
@@ -436,7 +435,7 @@ class RecordWriter(Generic[_Record]):
         if (old := self._store.engine.removed()) is not None:
             old.close()
             raise StorageError(
-                f"{self.file} was removed while it was written; run the same command again, which begins anew"
+                f"{self.file} was removed during the recording; run the same command again: it starts over"
             )
         try:
             with self._store.transaction() as connection:
@@ -447,7 +446,7 @@ class RecordWriter(Generic[_Record]):
             ) from error
 
     def _export_file(self) -> None:
-        """Add what came since to the one file, which says up to where it holds the database."""
+        """Add new records to the one file, which states how far it holds the database."""
         tables, turns = list[pa.Table](), dict[str, int]()
         if self._root.exists():
             with readable(self._root), opened(self._root) as parquet:

@@ -1,4 +1,4 @@
-"""The database that keeps what loops did: questions, rounds, labels and the runs that recorded them."""
+"""The database of live loops: questions, rounds, labels and runs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ OF_RECORDERS = f"token LIKE '{RECORDER}%'"
 
 
 def store_at(path: str | Path) -> Path | None:
-    """The store that a path names: a database, or the one in a folder; ``None``: there is none."""
+    """Return the store at a path: a database, or the one in a folder; ``None``: none."""
     place = as_place(path)
     if isinstance(place, Address):
         return place
@@ -63,7 +63,7 @@ def store_at(path: str | Path) -> Path | None:
 
 
 def store_place(record: str | Path) -> Path:
-    """Where loops are recorded: a server, ``FILE.db``, or ``record.db`` in a folder of no other record."""
+    """Return the place of the record: a server, ``FILE.db``, or ``record.db`` in a folder."""
     place = as_place(record)
     there = store_at(place)
     if there is not None and Store(there).is_recorders():
@@ -94,7 +94,7 @@ _EXPORTED = re.compile(r"store-(\w+)-(\d+)")
 
 
 def exported(files: Iterable[Path]) -> Callable[[str], int]:
-    """Up to which turn Parquet files hold the questions of a run, by its token."""
+    """Return the last exported turn of each run in the Parquet files, by the run's token."""
     turns: dict[str, int] = {}
     for named in filter(None, (_EXPORTED.fullmatch(file.stem) for file in files)):
         turns[named[1]] = max(int(named[2]), turns.get(named[1], 0))
@@ -102,7 +102,7 @@ def exported(files: Iterable[Path]) -> Callable[[str], int]:
 
 
 def free_id(wanted: str, taken: Callable[[str], object], *, mark: str = "#") -> str:
-    """The id, or with a number where it is taken: nothing recorded is dropped for its name."""
+    """Return the id, with a number if it is taken, so that no question replaces another."""
     number, name = 1, wanted
     while taken(name):
         number += 1
@@ -117,7 +117,7 @@ _one_fork = threading.Lock()
 
 
 def _before_fork() -> None:
-    """Neither SQLite's locks nor a socket outlive a fork, so nobody is connected during one."""
+    """Disconnect before a fork: neither SQLite's locks nor a socket survive one."""
     _one_fork.acquire()
     for store in list(_OPEN):
         store.lock.acquire()
@@ -169,7 +169,7 @@ class Store:
 
     @contextmanager
     def transaction(self, *, write: bool = True, alone: bool = True) -> Iterator[Connection]:
-        """All or nothing of what is written; reading sees one moment."""
+        """Begin a transaction: writes succeed together or not at all, reads see one moment."""
         with self.lock, self._named():
             try:
                 connection = self.engine.begin(write=write, alone=alone, wait_s=self.wait_s)
@@ -186,7 +186,7 @@ class Store:
 
     @property
     def connected(self) -> bool:
-        """Whether anything was read or written since a fork."""
+        """Whether there was a read or write since a fork."""
         return self.engine.connection is not None
 
     @contextmanager
@@ -207,13 +207,13 @@ class Store:
     def runs(
         self, after: Callable[[str], int] = lambda _: 0, *, dead: bool = True, most: int = ALL
     ) -> list[StoredRun]:
-        """What each run recorded after so many ends, by its token; of a run ``most`` questions."""
+        """Return the questions of each run after some ends, by its token; at most ``most`` per run."""
         with self.transaction(write=False) as connection:
             found = connection.execute("SELECT * FROM runs ORDER BY number").fetchall()
             return [self._run_of(connection, run, after(run[1]), most, dead=dead) for run in found]
 
     def labels(self, after: int = 0) -> tuple[list[Label], int]:
-        """Labels that came after so many others, and how many there are now."""
+        """Return the labels after some others, and their number now."""
         from suffice.trace.rounds.labels import read_label
 
         with self.transaction(write=False) as connection:
@@ -224,7 +224,7 @@ class Store:
         return labels, rows[-1][0] if rows else after
 
     def run_documents(self) -> list[Mapping[str, Any]]:
-        """What the runs say of themselves, the first one first; none where nothing is recorded."""
+        """Return the documents of the runs, the first one first; empty: nothing recorded."""
         rows: list[tuple[str]] = []
         with suppress(NothingThere), self.transaction(write=False) as connection:
             rows = connection.execute("SELECT document FROM runs ORDER BY number").fetchall()
@@ -239,7 +239,7 @@ class Store:
             return found.fetchone() is not None
 
     def label(self, label: Label, instead: str = "keep the right one") -> None:
-        """Keep what became known of a question, unless it says nothing new."""
+        """Store a label, unless it says nothing new."""
         from suffice.trace.rounds.labels import Labels, line_of, read_label
         from suffice.trace.rounds.schema import records_to_table
 
@@ -272,7 +272,7 @@ class Store:
 
     # --- whether a process lives -----------------------------------------------------------------------
     def end_the_dead(self, connection: Connection) -> None:
-        """What processes that are gone had not finished ended in error."""
+        """End the unfinished questions of dead processes with an error."""
         runs = connection.execute(
             "SELECT DISTINCT r.number, host, process FROM runs r JOIN questions q ON q.run = r.number "
             "WHERE turn IS NULL"
@@ -282,7 +282,7 @@ class Store:
                 end_all(connection, number)
 
     def _lives(self, connection: Connection, run: int, host: str, process: str) -> bool:
-        """Whether the process of a run may still go on; one elsewhere for some time after its last round."""
+        """Whether the process of a run may still run; on other machines, for a time after its last round."""
         if self.engine.holds(run):
             return True
         here = host == platform.node() and os.name == "posix"
@@ -320,7 +320,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRun:
-    """What a run recorded: its document, questions in the order in which they ended, the last one's turn."""
+    """A stored run: its document, its questions in order of their end, and the last one's turn."""
 
     token: str
     document: Mapping[str, Any]
@@ -337,7 +337,7 @@ _QUESTIONS = (
 def _record_of(
     connection: Connection, row: Sequence[Any], stopped_by: StoppedBy | None
 ) -> QuestionRecord | None:
-    """A question with its rounds; ``None``: it has none."""
+    """Return a question with its rounds; ``None``: it has none."""
     number, name, text, kind, split, group, answers, passages, policy, propensity, *_ = row
     rounds = connection.execute(
         "SELECT round, content, score FROM rounds WHERE question = ? ORDER BY round", (number,)
@@ -368,7 +368,7 @@ END = (
 
 
 def end_all(connection: Connection, run: int) -> None:
-    """What a run had not finished ended in error."""
+    """End the unfinished questions of a run with an error."""
     connection.execute("DELETE FROM questions WHERE run = ? AND begun IS NULL", (run,))
     left = connection.execute("SELECT id FROM questions WHERE run = ? AND turn IS NULL", (run,))
     for (name,) in left.fetchall():

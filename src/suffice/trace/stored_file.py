@@ -1,4 +1,4 @@
-"""Read the files of a trace set, of questions or of plans: which kind they are, their rows, their run."""
+"""Reader of the files of a trace set: their kind, rows and run document."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ EXAMPLE = Path(__file__).with_name("example.parquet")
 
 
 def parquet_files(root: Path) -> list[Path]:
-    """The Parquet files of a trace set, sorted by name; of a store there may be none."""
+    """Return the Parquet files of a trace set, sorted by name; a store may have none."""
     from suffice.trace.engines import as_place
     from suffice.trace.recording import stores_at
 
@@ -80,7 +80,7 @@ def parquet_files(root: Path) -> list[Path]:
 
 
 def schema_of(path: str | Path) -> TableSchema:
-    """Which kind of trace set stands at ``path``; one of questions where no file says otherwise."""
+    """Return the kind of trace set at ``path``; one of questions unless a file says otherwise."""
     from suffice.trace.engines import as_place
     from suffice.trace.recording import recorded_rows, stores_at
 
@@ -98,7 +98,7 @@ def schema_of(path: str | Path) -> TableSchema:
 
 
 def _plans() -> TableSchema:
-    """The schema of plan traces, whose module reads files by this one."""
+    """Return the schema of plan traces, whose module imports this one."""
     from suffice.trace.plan_traces import PLANS
 
     return PLANS
@@ -106,7 +106,7 @@ def _plans() -> TableSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFile:
-    """One file of a trace set, of which nothing but what it says of itself was read."""
+    """One file of a trace set, with only its metadata read."""
 
     file: Path
     kind: TableSchema
@@ -119,7 +119,7 @@ class StoredFile:
 
     @classmethod
     def open(cls, file: Path, wanted: Container[str], kind: TableSchema) -> StoredFile:
-        """The file, in the newest version of the schema."""
+        """Open the file, in the newest version of the schema."""
         with readable(file), opened(file) as parquet:
             return cls._of(parquet, file, wanted, kind)
 
@@ -127,7 +127,7 @@ class StoredFile:
     def read_whole(
         cls, file: Path, wanted: Container[str], kind: TableSchema
     ) -> tuple[StoredFile, pa.Table]:
-        """The file, and its wanted columns in the schema's types."""
+        """Read the file and its wanted columns in the schema's types."""
         with readable(file), opened(file) as parquet:
             stored = cls._of(parquet, file, wanted, kind)
             table = complete(parquet, stored.names)
@@ -159,18 +159,18 @@ class StoredFile:
         )
 
     def __reduce__(self) -> tuple[Callable[..., StoredFile], tuple[Path, tuple[str, ...], str]]:
-        """For another process: it opens the file again."""
+        """Pickle for another process, which opens the file again."""
         return _opened_again, (self.file, self.names, self.kind.name)
 
     @property
     def rows(self) -> int:
-        """How many rows it has."""
+        """Number of rows."""
         return sum(self.row_groups)
 
     def batches(
         self, names: Sequence[str], rows: Rows, fields: tuple[str, ...] = ()
     ) -> Iterator[tuple[int, pa.Table]]:
-        """Columns a few rows at a time where ``rows`` (ascending) lie; of the first one only ``fields``."""
+        """Yield columns at ascending ``rows`` in batches; of the first column only ``fields``."""
         known = self.kind.arrow if names[0] in self.kind.arrow.names else self.stored
         kind = narrowed(known.field(names[0]).type, fields)
         with readable(self.file):
@@ -207,12 +207,12 @@ class StoredFile:
 
 
 def within(rows: Rows, first: int, stop: int) -> slice:
-    """Where those of ascending rows stand that lie from one row to before another."""
+    """Return the slice of ascending rows between one row and another."""
     return slice(*np.searchsorted(rows, np.array((first, stop), rows.dtype)))
 
 
 def narrowed(kind: pa.DataType, fields: tuple[str, ...]) -> pa.DataType:
-    """A list of structs with these fields only, ``LIST.FIELD`` of a list in them; none: the type itself."""
+    """Return a list of structs with these fields only, ``LIST.FIELD`` if nested; none: the type itself."""
     if not fields:
         return kind
     inner: dict[str, list[str]] = {}
@@ -226,7 +226,7 @@ def narrowed(kind: pa.DataType, fields: tuple[str, ...]) -> pa.DataType:
 
 
 def _leaf_paths(footer: pq.FileMetaData, name: str, fields: tuple[str, ...]) -> list[str]:
-    """What Parquet calls a column, or some fields of its structs."""
+    """Return Parquet's paths of a column, or of some fields of its structs."""
     leaves = [footer.schema.column(number).path for number in range(len(footer.schema))]
     # NAME.list.element.FIELD.list.element..., whatever the writer calls the two between
     parts = {
@@ -240,7 +240,7 @@ def _leaf_paths(footer: pq.FileMetaData, name: str, fields: tuple[str, ...]) -> 
 
 
 def _shares_a_field(stored: pa.DataType, kind: pa.DataType) -> bool:
-    """Whether lists of structs have a field of these; true of all else."""
+    """Whether lists of structs have one of these fields; true for all other types."""
     names = [
         {field.name for field in one.field(0).type}
         for one in (stored, kind)
@@ -257,7 +257,7 @@ def _opened_again(file: Path, names: tuple[str, ...], kind: str) -> StoredFile:
 
 @lru_cache(maxsize=64)
 def _described(stored: pa.Schema, kind: TableSchema) -> tuple[pa.Schema, tuple[str, ...]]:
-    """The columns of a file in plain types, and what is said of those near a name that is not there."""
+    """Return the columns of a file in plain types, with warnings of names near a missing one."""
     known = kind.arrow.names
     absent = [name for name in known if name not in stored.names]
     remarks = (
@@ -273,7 +273,7 @@ _SURELY_MEANT = 0.85  # likeness from which a column of the user's own is taken 
 
 
 def check_version(metadata: Mapping[bytes, bytes], file: Path, schema: TableSchema) -> None:
-    """Refuse a file of another schema, or of a version that is not read."""
+    """Refuse a file of another schema or of an unsupported version."""
     stated = metadata.get(schema.key)
     key = schema.key.decode()
     if stated is None:
@@ -303,7 +303,7 @@ def check_version(metadata: Mapping[bytes, bytes], file: Path, schema: TableSche
 
 
 def run_document(metadata: Mapping[bytes, bytes], file: str | None = None) -> dict[str, Any]:
-    """What a file's metadata say of the run; nothing where they do not."""
+    """Return the run document in a file's metadata; empty: none."""
     try:
         document = strict_json(metadata.get(RUN_KEY, b"{}"))
     except DataError as error:
@@ -314,7 +314,7 @@ def run_document(metadata: Mapping[bytes, bytes], file: str | None = None) -> di
 
 
 def agreed(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The entries on which all documents agree."""
+    """Return the entries on which all documents agree."""
     if not documents:
         return {}
     first, *others = documents
@@ -326,7 +326,7 @@ def agreed(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def one_schema(schemas: Iterable[pa.Schema]) -> pa.Schema:
-    """Every column of the files, in a type that holds each of them."""
+    """Return every column of the files, in a type that holds each of them."""
     try:
         return pa.unify_schemas([*schemas], promote_options="permissive")
     except pa.ArrowException as error:
@@ -336,7 +336,7 @@ def one_schema(schemas: Iterable[pa.Schema]) -> pa.Schema:
 
 
 def first_error(errors: Sequence[DataError]) -> DataError:
-    """The first of several problems, with what to do about them all."""
+    """Return the first of several problems, with a remedy for all of them."""
     more = len(errors) - 1
     first = errors[0]
     hint = f" ({more} more)" if more else ""
@@ -349,7 +349,7 @@ def first_error(errors: Sequence[DataError]) -> DataError:
 
 
 def nothing_read(path: str | Path, skipped: Sequence[DataError], otherwise: str) -> DataError:
-    """The error where nothing is left to read: since all was skipped, or ``otherwise``."""
+    """Return the error for an empty result: all was skipped, or ``otherwise``."""
     if skipped:
         many = f"{len(skipped)} parts were skipped, the first: {skipped[0]}"
         otherwise = f"nothing valid is left to read; {many}"
@@ -364,7 +364,7 @@ def coerce_table(
     first_row: int = 0,
     types: Mapping[str, pa.DataType] = MappingProxyType({}),
 ) -> pa.Table:
-    """The schema's columns of a table in the schema's types, or in ``types``; others in plain ones."""
+    """Convert the schema's columns to its types, or to ``types``; other columns to plain types."""
     arrays: dict[str, pa.ChunkedArray] = {}
     for column in schema.columns:
         if column.name not in table.column_names:
@@ -401,7 +401,7 @@ def _check_required(names: Sequence[str], file: str, schema: TableSchema) -> Non
 
 
 def _first_bad_row(cells: pa.ChunkedArray, target: pa.DataType) -> int | None:
-    """Where conversion first fails, when it depends on the value and not on the type."""
+    """Return the row where conversion first fails, if that depends on the value and not on the type."""
 
     def fails(rows: int) -> bool:
         try:
@@ -416,7 +416,7 @@ def _first_bad_row(cells: pa.ChunkedArray, target: pa.DataType) -> int | None:
 
 
 def coerce_column(cells: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
-    """The column in the schema's type, its content checked: damaged files hold broken text."""
+    """Convert a column to the schema's type and check it: damaged files hold broken text."""
     cells.validate(full=True)
     if cells.type == target:
         return cells
@@ -424,7 +424,7 @@ def coerce_column(cells: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArra
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type of the same meaning for one of Arrow's views, which it can neither filter nor take from."""
+    """Return the plain type of an Arrow view type, which cannot be filtered."""
     if pa.types.is_string_view(kind):
         return pa.string()
     if pa.types.is_binary_view(kind):
@@ -440,12 +440,12 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def plain_column(cells: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column in its :func:`plain_type`, its content checked where that is another."""
+    """Convert a column to its :func:`plain_type`, and check it if that differs."""
     return coerce_column(cells, kind) if (kind := plain_type(cells.type)) != cells.type else cells
 
 
 def _array(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Recursive conversion: what Arrow's cast does, plus structs by field name and maps."""
+    """Convert recursively: Arrow's cast, plus structs by field name and maps."""
     if array.type == target:
         return array
     if isinstance(array, pa.DictionaryArray):
@@ -484,7 +484,7 @@ _UTC_NAMES = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00"})
 
 
 def _moment(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Moments in UTC, to the microsecond below."""
+    """Convert times to UTC microseconds, rounded down."""
     if not pa.types.is_timestamp(array.type):
         raise pa.ArrowTypeError(f"{array.type} is not a time")
     if array.type.tz not in _UTC_NAMES:
@@ -494,7 +494,7 @@ def _moment(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _rounded(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Nearest values of a narrower type; what overflows it is refused, as in a live round."""
+    """Round to a narrower type; refuse overflow, as a live round does."""
     rounded = pc.cast(array, target, safe=False)
     overflowed = pc.and_(pc.is_inf(rounded), pc.invert(pc.is_inf(array)))
     if pc.any(overflowed).as_py():
@@ -511,7 +511,7 @@ def _is(kind: pa.DataType, *tests: str) -> bool:
 
 
 def _offsets(array: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """(offsets int32 with nulls where the list is null, flat values)."""
+    """Return (offsets int32 with nulls where the list is null, flat values)."""
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     ends = np.append(0, lengths.astype(np.int64).cumsum())
     if ends[-1] > np.iinfo(np.int32).max:

@@ -1,4 +1,4 @@
-"""Values of records as their columns keep them: each field is checked, and rounded, by its type."""
+"""Field values of records: each is checked and rounded by its type."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FLOAT32 = struct.Struct("<f")
 
 
 def checked(record: Any) -> None:
-    """Put every field of a new record as its column holds it, by its type or by a check of its own."""
+    """Check and convert every field of a new record, by its type or by a check of its own."""
     kind: Any = type(record)
     for name, column, may_be_none, check in _checks_of(kind):
         value = getattr(record, name)
@@ -46,7 +46,7 @@ def _checks_of(record: type) -> tuple[tuple[str, str, bool, Check], ...]:
 
 @cache
 def types_of(record: type) -> Mapping[str, tuple[Any, bool]]:
-    """The type of each field, and whether it may be ``None``."""
+    """Return the type of each field, and whether it may be ``None``."""
     hints, types = get_type_hints(record), {}
     for part in fields(record):
         hint = hints[part.name]
@@ -67,21 +67,21 @@ def _by_type(name: str, kind: Any) -> Check | None:
 
 
 def text(value: Any, column: str) -> str:
-    """A text as any file can hold it; refuse what is none."""
+    """Return a text that any file can hold; refuse other types."""
     if not isinstance(value, str):
         raise DataError(f"must be text, found {value!r:.60}", column=column)
     return whole_text(value)
 
 
 def not_empty(value: Any, column: str) -> str:
-    """A text that is not empty."""
+    """Return a text that is not empty."""
     if not (held := text(value, column)):
         raise DataError("must not be empty", column=column)
     return held
 
 
 def one_of(allowed: Iterable[Any], value: Any, column: str) -> Any:
-    """One of these; refuse all else."""
+    """Return one of the allowed values; refuse others."""
     if value not in allowed:
         raise DataError(
             f"must be one of {', '.join(map(str, allowed))}; found {value!r:.60}", column=column
@@ -90,14 +90,14 @@ def one_of(allowed: Iterable[Any], value: Any, column: str) -> Any:
 
 
 def instance(kind: type, value: Any, column: str) -> Any:
-    """Something of this type; refuse all else."""
+    """Return a value of this type; refuse others."""
     if not isinstance(value, kind):
         raise DataError(f"must be a {kind.__name__}, found {value!r:.60}", column=column)
     return value
 
 
 def float32(value: Any, column: str) -> float:
-    """A number rounded to the column's float32; refuse what overflows it."""
+    """Round a number to float32; refuse overflow."""
     try:
         rounded: float = _FLOAT32.unpack(_FLOAT32.pack(value))[0]
     except OverflowError as error:
@@ -108,7 +108,7 @@ def float32(value: Any, column: str) -> float:
 
 
 def whole(most: int, value: Any, column: str, *, least: int = 0) -> int:
-    """A count as a plain int that fits its column; refuse what does not."""
+    """Return a count as an int that fits its column; refuse others."""
     if type(value) is int and least <= value <= most:
         return value
     try:
@@ -122,7 +122,7 @@ def whole(most: int, value: Any, column: str, *, least: int = 0) -> int:
 
 
 def items(kind: type, values: Any, column: str) -> tuple[Any, ...]:
-    """The values as a tuple; refuse a bare text, which would be taken letter by letter."""
+    """Return the values as a tuple; refuse a bare text, which would split into letters."""
     if not isinstance(values, Iterable):
         wrong = [values]
     else:
@@ -136,14 +136,14 @@ def items(kind: type, values: Any, column: str) -> tuple[Any, ...]:
 
 
 def numbers(values: Any, column: str) -> tuple[Any, ...]:
-    """Several as a tuple."""
+    """Return several numbers as a tuple."""
     if not isinstance(values, Iterable) or isinstance(values, str | Mapping):
         raise DataError(f"must be a sequence of numbers, found {values!r:.60}", column=column)
     return tuple(values)
 
 
 def utc(moment: Any, column: str) -> datetime:
-    """A moment in UTC; refuse one that does not say so."""
+    """Return a time in UTC; refuse one without a zone or in another."""
     if not isinstance(moment, datetime) or moment.utcoffset() != timedelta():
         raise DataError(
             "must be a datetime in UTC, as datetime.now(UTC) or moment.astimezone(UTC) gives, found "
@@ -154,7 +154,7 @@ def utc(moment: Any, column: str) -> datetime:
 
 
 def by_name(values: Any, column: str) -> dict[str, float]:
-    """Values as the map column holds them: float64, a null undefined."""
+    """Return values as the map column holds them: float64, a null undefined."""
     try:
         return {
             whole_text(key): math.nan if value is None else float(value)

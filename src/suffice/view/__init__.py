@@ -1,1 +1,1 @@
-"""The viewer of a record: its data as JSON, its page without a build step, and the same as static files."""
+"""The viewer of a record: its data as JSON, its page without a build step, and a static bundle."""

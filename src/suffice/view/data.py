@@ -1,4 +1,4 @@
-"""A record opened to be looked at: its columns, measured in the background and read as they become ready."""
+"""An open record of the viewer: its columns, measured in the background."""
 
 from __future__ import annotations
 
@@ -313,7 +313,7 @@ class RecordView:
         if not self.progress.ready:
             raise NotReadyError("policies are being replayed")
         known = ", ".join(policy.candidate.name for policy in self.policies)
-        raise UsageError(f"no policy here is called {name[:80]!r}; there are {known}")
+        raise UsageError(f"no policy {name[:80]!r} in this viewer; allowed: {known}")
 
     @property
     def full(self) -> PolicyColumns:

@@ -1,4 +1,4 @@
-"""What the viewer is asked, answered as JSON documents: a question, a rule, two policies, promises."""
+"""The viewer's JSON replies: a question, a rule, two policies, promises."""
 
 from __future__ import annotations
 

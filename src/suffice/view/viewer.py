@@ -1,4 +1,4 @@
-"""The viewer over HTTP: its page, and the record's data as JSON. Nothing can be changed through it."""
+"""The viewer over HTTP: its page, and the record's data as JSON, read-only."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Shown:
             try:
                 newer = self._open_again()
             except SufficeError as error:
-                self.trouble = f"the record changed and cannot be read as it is now: {error}"
+                self.trouble = f"the record changed and cannot be read now: {error}"
                 return False
             self.trouble = ""
             before, after = self._view.question_ids, newer.question_ids

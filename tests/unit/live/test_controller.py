@@ -157,7 +157,7 @@ def test_by_default_a_search_that_brings_nothing_new_ends_with_an_answer_that_st
         (
             "rerank_top_score > 1",
             Round(answer="a", passages=(Passage(id="p", text="x"),)),
-            r"cannot be computed from round 1 of this loop: no passage carries a reranker's score; write "
+            r"cannot be computed from round 1 of this loop: no passage has a reranker's score; write "
             r"suffice\.Round\(answer=\.\.\., passages=\[suffice\.Passage\(id=\.\.\., rerank_score=",
         ),
     ],
@@ -268,7 +268,7 @@ def test_the_policy_may_be_kept_out_of_a_checkpoint() -> None:
     assert resumed.rounds == controller.rounds
     with pytest.raises(UsageError, match=r"from_dict\(document, policy="):
         Controller.from_dict(document)
-    with pytest.raises(UsageError, match="made under another policy"):
+    with pytest.raises(UsageError, match="the policy given is"):
         Controller.from_dict(document, policy=FixedPolicy(2))
 
 

@@ -150,7 +150,7 @@ def test_the_most_confident_answer_is_returned_and_one_without_confidence_refuse
             tokens = [{"token": answer, "logprob": logprob}]
             loop.observe(answer=answer, logprobs=tokens)
     assert (loop.answer, loop.answer_round) == ("b", 2)
-    with pytest.raises(UsageError, match="goes by the policy's confidence"):
+    with pytest.raises(UsageError, match="answer=.most-confident"):
         Watch(STABLE, answer="most-confident")
 
 
@@ -275,7 +275,7 @@ def no_usage(_view: LoopView) -> Draft:
     ("probe", "why"),
     [
         (broken, "is gone"),
-        (no_draft, "it gave 7, and a"),
+        (no_draft, "it returned 7"),
         (no_tokens, r"column tokens.*'abc'"),
         (no_usage, r"must be a Usage"),
     ],
@@ -349,7 +349,7 @@ def test_misuse_is_said() -> None:
             watch.question("Where?", question_id="a")
         with pytest.raises(UsageError, match=r"takes .*'anser'"):
             loop.observe(anser="Oslo")
-        with pytest.raises(DataError, match="without anything"):
+        with pytest.raises(DataError, match="is empty"):
             loop.observe()
         with pytest.raises(DataError, match=r"suffice\.Round or named values, found str"):
             loop.observe("Oslo")  # type: ignore[arg-type]
@@ -360,7 +360,7 @@ def test_misuse_is_said() -> None:
             assert loop.observe(answer="Oslo").stop
     with pytest.raises(UsageError, match="'a' ended"):
         loop.observe(answer="Oslo")
-    with pytest.raises(UsageError, match="entered once"), loop:
+    with pytest.raises(UsageError, match="only once"), loop:
         pass
 
 
@@ -369,9 +369,9 @@ def test_misuse_is_said() -> None:
     [
         ({"score": 2}, "column score: must be a number from 0 to 1, found 2"),
         ({"score": "good"}, "column score: .* found 'good'"),
-        ({"logprobs": "abc"}, "column logprobs: .* of another shape: 'abc'"),
-        ({"logprobs": object()}, "column logprobs: .* of another shape"),
-        ({"logprobs": [("Oslo", -0.1)]}, "column logprobs: .* of another shape"),
+        ({"logprobs": "abc"}, "column logprobs: .*: 'abc'"),
+        ({"logprobs": object()}, "column logprobs: .*"),
+        ({"logprobs": [("Oslo", -0.1)]}, "column logprobs: .*"),
         ({"signals": [3]}, r"column signals: values must be numbers by name, found \[3\]"),
         ({"query": 3}, "column query: must be text, found 3"),
     ],
@@ -531,7 +531,7 @@ def test_labels_come_later(tmp_path: Path) -> None:
     kept = records(tmp_path)
     assert kept["q1"].gold.answers == ("Oslo", "Christiania")
     assert kept["q2"].scores == {5: 0.5}
-    with pytest.raises(UsageError, match="nothing is recorded"):
+    with pytest.raises(UsageError, match="no record"):
         Watch().label("q1", score=1.0)
 
 

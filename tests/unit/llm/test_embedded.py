@@ -238,5 +238,5 @@ def test_a_schema_that_llama_cpp_cannot_read_is_refused(
 ) -> None:
     wrong_schema = {"type": "object", "properties": {"a": {"$ref": "#/nope"}}}
     wrong = replace(SHAPED, max_tokens=max_tokens, json_schema=wrong_schema)
-    with pytest.raises(UsageError, match="cannot hold its replies to this json_schema"):
+    with pytest.raises(UsageError, match="json_schema"):
         model.generate(wrong)

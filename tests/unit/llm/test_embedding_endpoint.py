@@ -97,7 +97,7 @@ def test_replies_that_are_no_vectors(
 def test_a_dimension_that_changes(server: Server, encoder: EndpointEncoder) -> None:
     encoder.encode(["a"])
     server.contents(lambda body: rows(*[[1.0] * 5] * len(body["input"])))
-    with pytest.raises(BackendError, match="vectors of 3 numbers before and of 5 now"):
+    with pytest.raises(BackendError, match="vectors of 3 numbers before, but of 5 now"):
         encoder.encode(["a"])
 
 

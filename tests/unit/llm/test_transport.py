@@ -76,7 +76,7 @@ def test_an_untrusted_certificate_is_refused_at_once(
     ask: Ask, https: str, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(
-        UsageError, match=r"not trusted \(self-signed certificate\).*SSL_CERT_FILE="
+        UsageError, match=r"untrusted certificate \(self-signed certificate\).*SSL_CERT_FILE="
     ) as error:
         ask(https)
     assert str(error.value).count(https) == 1

@@ -149,7 +149,7 @@ ALARM = Alarm(
     question=7,
     question_id="q7",
     policy="abc",
-    text="stopping loses more than was promised",
+    text="stopping loses more than promised",
     evidence={"low": 0.2},
 )
 

@@ -42,7 +42,7 @@ def has(*passages: Passage, answer: str = "Oslo") -> Round:
         ("judge_support", [Round(answer="", signals={"judge_support": None})], "answer is empty"),  # type: ignore[dict-item]
         ("mine", [Round(answer="")], "no value was recorded"),
         ("mine", [Round(answer="", signals={"mine": float("nan")})], "recorded as undefined"),
-        ("rerank_mean", [has(A)], "no passage carries a reranker's score"),
+        ("rerank_mean", [has(A)], "no passage has a reranker's score"),
     ],
 )
 def test_the_cause_of_that_round_is_named(name: str, rounds: list[Round], cause: str) -> None:
@@ -54,7 +54,7 @@ def test_the_reason_of_a_rule_names_the_cause() -> None:
     controller.observe(has(A))
     reason = controller.observe(has(A)).reason
     assert (
-        "answer_stable = undefined (the round added no new passage, so its answer repeats by itself), "
+        "answer_stable = undefined (the round added no new passage, so its answer repeats trivially), "
         "overlap = undefined (the round added no new passage)" in reason
     )
     assert "undefined" not in controller.observe(has(B)).reason

@@ -1,1 +1,1 @@
-"""A planning agent, what it is told, how its words are read, and its recorder."""
+"""The planning agent, its prompts, the parsing of its replies, and its recorder."""

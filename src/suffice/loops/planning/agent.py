@@ -1,4 +1,4 @@
-"""A planning agent: drafts a plan step by step; its control says when to retrieve, ask or think again."""
+"""A planning agent: it drafts a plan step by step; its control may retrieve, ask or think again."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ class PlanningAgent:
         gate = control.gate
         if gate is None and control.name == GATED:
             raise UsageError(
-                f"the agent {GATED} wants its gate: agent_control({GATED!r}) brings one"
+                f"the agent {GATED} needs its gate: agent_control({GATED!r}) brings one"
             )
         if gate is not None:
             Gate(gate, detector)  # what is wrong with the pair is said now, not in the first run
@@ -202,7 +202,7 @@ class PlanningAgent:
         """
         ran = self.run_unless(threading.Event(), task, seed=seed)
         if ran is None:
-            raise InternalError("a run ended that nobody told to stop")
+            raise InternalError("a run ended without a stop")
         return ran
 
     def run_unless(
@@ -475,7 +475,7 @@ def record_plans(
     if len(set(keys)) < len(keys):
         twice = next(key for at, key in enumerate(keys) if key in keys[:at])
         raise UsageError(
-            f"two jobs are the run {twice} (task, agent, retriever, seed); give one of them"
+            f"two jobs have the same run {twice} (task, agent, retriever, seed); give one of them"
         )
     with plan_writer(out, run=settings.run) as writer:
         recorder = Recorder(

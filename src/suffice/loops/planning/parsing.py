@@ -1,4 +1,4 @@
-"""What a planning agent is told, and how its replies are read: the final plan, one next step, a yes or no."""
+"""Prompts of a planning agent, and the parsing of its plans, steps and verdicts."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Recording a data set to its full budget, resumable."""
+"""Recording of a data set to its full budget, resumable."""

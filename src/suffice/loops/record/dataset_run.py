@@ -1,4 +1,4 @@
-"""Record a data set, from examples and a model to a trace set: concurrent, resumable, nothing is lost."""
+"""Recording of a data set by a model: concurrent, resumable, without loss."""
 
 from __future__ import annotations
 

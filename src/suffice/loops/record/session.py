@@ -1,4 +1,4 @@
-"""One run of a recorder, whatever it records: what is left to do, what failed, when it gives up."""
+"""One run of any recorder: the work left, its failures, and the point where it gives up."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""AB-RAG (paper 2): stop when a confidence made of three signals reaches a threshold."""
+"""AB-RAG (paper 2): stop when a confidence of three signals reaches a threshold."""

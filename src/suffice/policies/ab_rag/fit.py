@@ -1,4 +1,4 @@
-"""Build AB-RAG on a record: which signals it holds, and the corrected weights learned on tune."""
+"""Fitting of AB-RAG: its signals, and the corrected weights from the tune split."""
 
 from __future__ import annotations
 

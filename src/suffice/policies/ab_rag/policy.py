@@ -1,10 +1,10 @@
-"""AB-RAG: stop when a confidence made of three signals reaches a threshold (paper 2).
+"""AB-RAG: stop when a confidence of three signals reaches a threshold (paper 2).
 
 ``published``: Conf = clip(0.70 S1 + 0.05 S2 + 0.25 S3, 0, 1), stop when Conf >= 0.6. S1 is the mean
-token probability, or the agreement of samples where the model gives no probabilities; S2 the cosine
-of answer and evidence; S3 the variance of the reranker's scores. Conf cannot pass 0.8125, since S3
-cannot pass 1/4. ``corrected``: Conf = sigmoid(b + sum of w S) with weights and threshold learned on the
-tune split, S2 is whether the evidence holds the answer, and an answer that says it does not know has
+token probability, or the agreement of samples if the model gives no probabilities. S2 is the cosine
+of answer and evidence, S3 the variance of the reranker's scores. Conf is at most 0.8125, since S3 is
+at most 1/4. ``corrected``: Conf = sigmoid(b + sum of w S), with weights and threshold learned on the
+tune split. There S2 says whether the evidence holds the answer, and an abstaining answer has
 confidence 0.
 """
 
@@ -269,7 +269,7 @@ class ABRagPolicy:
         """What follows where one of its signals is undefined, in words."""
         if signal in self.undefined:
             return f"{self.undefined[signal]:.3g} stands in its place there"
-        return "its confidence is undefined there and it goes on"
+        return "there its confidence is undefined, so it goes on"
 
     # --- what can be reached ---------------------------------------------------------------------
     @property

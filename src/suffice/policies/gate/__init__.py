@@ -1,1 +1,1 @@
-"""Confidence-gated retrieval: when a planning agent should act, look things up, think again, ask or stop."""
+"""Confidence-gated retrieval: a planning agent acts, retrieves, thinks again, asks or stops."""

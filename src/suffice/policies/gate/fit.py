@@ -1,4 +1,4 @@
-"""Fit the gate: weights and intercept on labelled rounds or steps, thresholds from costs (corrected)."""
+"""Fitting of the gate: weights from labeled rounds or steps, thresholds from costs (corrected)."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def read_step(
 ) -> Reading:
     """SC, CD, DR, R and c of a step; candidates that are all empty agree on nothing (SC 0)."""
     if not candidates:
-        raise UsageError("a gate compares candidates for the next step, found none")
+        raise UsageError("a gate needs candidates for the next step, found none")
     contradiction, conflict = 0.0, None
     pairs = [(step, candidate) for candidate in candidates if candidate for step in plan]
     if pairs:

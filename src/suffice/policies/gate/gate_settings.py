@@ -1,4 +1,4 @@
-"""What a gate goes by: its risk model, its thresholds or the costs they stand for, and its limits."""
+"""Settings of a gate: its risk model, its thresholds or costs, and its limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gate as a stopping policy for question answering: stop where it would EXECUTE."""
+"""The gate as a stopping policy: stop when it would EXECUTE."""
 
 from __future__ import annotations
 

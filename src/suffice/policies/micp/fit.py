@@ -1,4 +1,4 @@
-"""Fit MiCP on recorded rounds: read the samples, divide the budget, calibrate (paper 3)."""
+"""Fitting of MiCP: read the samples, divide the error budget, calibrate (paper 3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How MiCP is fitted."""
+"""Settings for fitting MiCP."""
 
 from __future__ import annotations
 

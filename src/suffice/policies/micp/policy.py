@@ -1,9 +1,9 @@
-"""MiCP: stop, and give a set of answers that holds the right one as often as promised (paper 3).
+"""MiCP: stop, and return an answer set that holds the right answer as often as promised (paper 3).
 
-Several answers are sampled a round and clustered. The loop stops at the first round whose samples agree
-more than those of questions whose right answer was not sampled nearly always do; its answer set holds
-every cluster of the rounds so far that is confident enough, and "Can't Answer" when no round stopped it
-early. Thresholds come from :mod:`suffice.policies.micp.fit`.
+Each round samples several answers and clusters them. The loop stops at the first round whose samples agree
+above a threshold; questions whose right answer was not sampled rarely pass it. The answer set holds every
+confident cluster of the rounds so far, and "Can't Answer" if no round stopped early.
+:mod:`suffice.policies.micp.fit` calibrates the thresholds.
 """
 
 from __future__ import annotations
@@ -208,9 +208,9 @@ class MiCPPolicy:
     @property
     def _promise(self) -> str:
         held = (
-            "for questions drawn like those it was calibrated on, with this model, prompt and retriever"
+            "for questions like those of its calibration, with this model, prompt and retriever"
             if self.preset == "corrected"
-            else "as the paper claims; its construction can fall short of it"
+            else "as the paper claims; its construction can miss this level"
         )
         return (
             f'the answer set holds the right answer, or "Can\'t Answer" where none was sampled, with '
@@ -372,7 +372,7 @@ class MiCP(Method):
     """See :class:`suffice.policies.method.Method`."""
 
     name = "micp"
-    summary = "stop when samples agree, and give a set of answers with a promised coverage"
+    summary = "stop when samples agree, and return an answer set with a promised coverage"
     source = "paper 3"
     about = (
         "fitted on the splits optimize and calibrate where the traces have both, else, or with another "

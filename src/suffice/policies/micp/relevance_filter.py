@@ -1,4 +1,4 @@
-"""MiCP's first stage: drop passages whose relevance is lower than right ones' almost always is (paper 3)."""
+"""MiCP's first stage: drop passages below the calibrated relevance (paper 3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What MiCP reads of recorded samples: agreement, the confidence of right clusters, and its answer sets."""
+"""MiCP's view of sampled answers: agreement, confidence of right clusters, and answer sets."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""MiCP's second stage on arrays: thresholds of rounds and answer set, and what they would do (paper 3).
+"""MiCP's second stage on arrays: thresholds of rounds and answer set, and their effect (paper 3).
 
-Errors are budgeted. A question whose right answer has not been sampled may be stopped at round t with
-probability ``alpha_t``; a question whose right answer has been sampled may miss it in its answer set
-with probability ``alpha_f``. ``published`` calibrates round t on the questions still running there and
-the answer set on the questions as they were stopped; ``corrected`` calibrates both on populations that
-no stop selects, so that each order statistic is exact and the errors add up.
+Two errors share a budget. The policy may stop a question at round t before its right answer was sampled,
+with probability ``alpha_t``. An answer set may miss a right answer that was sampled, with probability
+``alpha_f``. ``published`` calibrates round t on the questions still running there, and the answer set on
+the questions at their stops. ``corrected`` calibrates both on populations that no stop selects, so each
+order statistic is exact and the errors add up.
 """
 
 from __future__ import annotations

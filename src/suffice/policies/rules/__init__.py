@@ -1,1 +1,1 @@
-"""Rules: one line over signals that stops a loop, parsed and never evaluated."""
+"""Rules: one line over signals that stops a loop, parsed and never run as code."""

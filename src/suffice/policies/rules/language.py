@@ -1,4 +1,4 @@
-"""The rule language: one readable line over signals, parsed by Python's grammar and never evaluated.
+"""The rule language: one readable line over signals, parsed by Python's grammar and never run as code.
 
 ::
 
@@ -10,8 +10,8 @@
     operand  = number | signal | "round" | "calibrated" "(" signal ")" | "base_rate" "(" ")" | "coin" "(" ")"
     signal   = name | derived "(" [number "-"] name ")"
 
-``derived`` is a word of :data:`suffice.signals.derived.DERIVATIONS`, as in ``since_lowest(error) >= 3``.
-``coin()`` is a number in [0, 1) drawn once for each question, the same live and in replay.
+``derived`` is a key of :data:`suffice.signals.derived.DERIVATIONS`, as in ``since_lowest(error) >= 3``.
+``coin()`` draws a number in [0, 1) once per question, the same live and in replay.
 """
 
 from __future__ import annotations

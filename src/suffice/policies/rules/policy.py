@@ -1,4 +1,4 @@
-"""A stopping rule with its fitted maps: the policy behind rule texts and TASR."""
+"""A stopping rule with its fitted maps: the policy of rule texts and of TASR."""
 
 from __future__ import annotations
 

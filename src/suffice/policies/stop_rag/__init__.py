@@ -1,1 +1,1 @@
-"""Stop-RAG: a learned value of stopping (METHODS section 2)."""
+"""Stop-RAG: a learned value of stopping (paper 1)."""

@@ -1,4 +1,4 @@
-"""Tokens of a state's texts, and any Hugging Face encoder as the network's trunk."""
+"""The network's trunk: any Hugging Face encoder, and the tokens of a state's texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fit Stop-RAG on a record: rewards from sampled answers, a network, a threshold (METHODS section 2)."""
+"""Fitting of Stop-RAG: rewards from sampled answers, a network, a threshold (paper 1)."""
 
 from __future__ import annotations
 

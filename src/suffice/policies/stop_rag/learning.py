@@ -1,4 +1,4 @@
-"""Learn a value network from trajectories: the entry that builds, trains and returns one."""
+"""Training of a value network from trajectories: build, train and return it."""
 
 from __future__ import annotations
 

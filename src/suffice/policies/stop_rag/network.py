@@ -1,10 +1,10 @@
-"""The value network: an encoder under two heads, one for stopping and one for going on.
+"""The value network: an encoder with two heads, one for stopping and one for going on.
 
-In mode ``joined``, as published, a state is one text and the heads read the mean of its tokens. In mode
-``separate`` every document is read with the question; what is kept of it is made of the mean of the
-tokens, of what single tokens show, and of how well the question's words are matched in the document,
-evenly and by learned weights. A state is the mean, the maximum and the sum over its documents. Matching
-is given rather than learned: a few hundred questions cannot teach it. Which words matter is learned.
+In mode ``joined``, as published, a state is one text, and the heads read the mean of its tokens. In mode
+``separate`` the network reads each document together with the question. It keeps the mean of the tokens,
+features of single tokens, and how well the document matches the question's words, with even and with
+learned weights. A state is the mean, the maximum and the sum over its documents. The matching is fixed,
+since a few hundred questions cannot teach it. The weights of the words are learned.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Stop-RAG as a policy: stop where the learned value of stopping exceeds that of going on (paper 1)."""
+"""Stop-RAG as a policy: stop when stopping is worth more than going on (paper 1)."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class StopRAG(Method):
     """See :class:`suffice.policies.method.Method`."""
 
     name = "stop-rag"
-    summary = "stop when a network that reads question and documents values it above going on"
+    summary = "stop when a network over question and documents values stopping above going on"
     source = "paper 1"
     about = (
         "learned on --split from sampled answers, or each round's own where none were sampled; checkpoint "

@@ -1,4 +1,4 @@
-"""The network over signals: how it is learned, and how a policy uses it; deciding needs no PyTorch."""
+"""The network over signals: its training and its policy, which decides without PyTorch."""
 
 from __future__ import annotations
 

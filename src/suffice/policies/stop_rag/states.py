@@ -1,4 +1,4 @@
-"""What the network sees of a loop, and what stopping earns after each round of it."""
+"""States of a loop as the network sees them, and the rewards of stopping."""
 
 from __future__ import annotations
 

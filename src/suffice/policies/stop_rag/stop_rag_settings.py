@@ -1,4 +1,4 @@
-"""How a value network is built and trained: the published numbers, and those that fit small data."""
+"""Settings of a value network: the published numbers, and others that fit small data."""
 
 from __future__ import annotations
 

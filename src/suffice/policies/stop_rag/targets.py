@@ -1,10 +1,10 @@
-"""What Stop-RAG's network learns: the value of going on, from rewards and bootstrapped estimates.
+"""Training targets of Stop-RAG: the value of going on, from rewards and bootstrapped estimates.
 
-A trajectory of T rounds has states s_1 to s_T. After round t the loop may stop, which earns
-r(s_t, STOP), or go on, which earns nothing until it ends; s_T is terminal: it stops by force and is no
-decision. Rewards are (n, T) float64: column t - 1 holds r(s_t, STOP), the mean score of the answers
-sampled after round t, and the column of a trajectory's last round T_i is also r(s_{T_i - 1}, CONT).
-Trajectories may differ in length; columns past T_i are never read. Nothing is discounted.
+A trajectory of T rounds has states s_1 to s_T. After round t the loop may stop and earn r(s_t, STOP), or
+go on and earn nothing until its end. State s_T is terminal: the stop is forced, so it is no decision.
+Rewards are (n, T) float64. Column t - 1 holds r(s_t, STOP), the mean score of the answers sampled after
+round t. The column of a trajectory's last round T_i is also r(s_{T_i - 1}, CONT). Trajectories may differ
+in length; columns past T_i are never read. There is no discount.
 
 Paper 1, section 4.2 and appendix C, as published.
 """

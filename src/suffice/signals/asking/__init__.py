@@ -1,1 +1,1 @@
-"""Signals that ask a model, an encoder or a reranker, and how a whole record is asked."""
+"""Signals that call a model, an encoder or a reranker, and their run over a whole record."""

@@ -1,4 +1,4 @@
-"""What an encoder or an entailment model says of an answer and its passages."""
+"""Signals of an encoder or an entailment model about an answer and its passages."""
 
 from __future__ import annotations
 
@@ -140,21 +140,21 @@ _support = partial(
 )
 EVIDENCE_CONSISTENCY = _support(
     name="evidence_consistency",
-    summary="how near the answer is to the mean of the passages: (cosine + 1) / 2",
+    summary="similarity of the answer and the mean of the passages: (cosine + 1) / 2",
     asking=ENCODING,
 )
 EVIDENCE_CONSISTENCY_MAX = _support(
     name="evidence_consistency_max",
-    summary="how near the answer is to the nearest passage: (cosine + 1) / 2",
+    summary="similarity of the answer and the nearest passage: (cosine + 1) / 2",
     asking=ENCODING,
 )
 EVIDENCE_CONSISTENCY_TOP1 = _support(
     name="evidence_consistency_top1",
-    summary="how near the answer is to the passage ranked first: (cosine + 1) / 2",
+    summary="similarity of the answer and the passage ranked first: (cosine + 1) / 2",
     asking=ENCODING,
 )
 EVIDENCE_ENTAILMENT = _support(
     name="evidence_entailment",
-    summary="highest probability that a passage entails the answer",
+    summary="highest probability that one passage entails the answer",
     asking=ENTAILING,
 )

@@ -1,4 +1,4 @@
-"""Judge support: a second call rates how well the evidence supports the answer, and is charged apart."""
+"""Judge support: a second call rates how well the evidence supports the answer."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def judge_support(view: LoopView, model: ChatModel) -> Rating:
         latency_s=reply.latency_s,
         judge_latency_s=reply.latency_s,
     )
-    unparsed = f"no lone 1-5 in the reply {text[:60]!r}" if math.isnan(value) else None
+    unparsed = f"no single rating 1-5 in the reply {text[:60]!r}" if math.isnan(value) else None
     return Rating(value=value, usage=usage, failure=unparsed)
 
 
@@ -230,6 +230,6 @@ JUDGE_SUPPORT = SignalSpec(
     undefined=(
         NO_ANSWER,
         PASSAGES_UNKNOWN,
-        Absence("the judge's reply was no lone rating from 1 to 5", lambda _: True),
+        Absence("the judge's reply was not a single rating from 1 to 5", lambda _: True),
     ),
 )

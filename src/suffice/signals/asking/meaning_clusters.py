@@ -226,5 +226,5 @@ def cluster_traces(
 
 def _named(stated: Mapping[str, Any] | None) -> str:
     if stated is None:
-        return "an encoder that is not stated"
+        return "an unstated encoder"
     return f"encoder {stated.get('encoder')!r} at cosine {stated.get('cosine')!r}"

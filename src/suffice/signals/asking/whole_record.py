@@ -1,4 +1,4 @@
-"""Ask a model about the rounds of a whole record: what is kept when it fails, when it gives up."""
+"""Model calls over a whole record, with saved progress and a limit of failures."""
 
 from __future__ import annotations
 

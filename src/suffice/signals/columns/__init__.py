@@ -1,1 +1,1 @@
-"""Arrow columns in, numpy arrays out; no Python object is made of a row, a token or a passage."""
+"""Kernels from Arrow columns to numpy arrays, without a Python object per row, token or passage."""

@@ -1,4 +1,4 @@
-"""What :mod:`suffice.scoring` says of answers, of columns of them: normal forms and scores."""
+"""Normal forms and scores of whole columns of answers, equal to :mod:`suffice.scoring`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of texts by distinct value, so that each is worked on once, and of lists end to end."""
+"""Columns of texts by distinct value, and columns of lists end to end."""
 
 from __future__ import annotations
 

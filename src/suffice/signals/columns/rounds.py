@@ -1,4 +1,4 @@
-"""Recorded rounds as columns, from which signals are computed, and their passages by id."""
+"""Recorded rounds as columns for signals, with passages by id."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The trace of questions: frozen records, Arrow schema, reader, writer, validator."""
+"""Traces of questions: frozen records, Arrow schema, reader, writer and validator."""

@@ -1,4 +1,4 @@
-"""What is wrong with the rows of a trace, column by column."""
+"""Validation of the rows of a trace, column by column."""
 
 from __future__ import annotations
 
@@ -28,38 +28,38 @@ from suffice.trace.stored_file import StoredFile, first_error
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One broken row of a combined table; ``position`` is its index there."""
+    """One invalid row of a combined table; ``position`` is its index there."""
 
     position: int
     column: str
     message: str
 
     def error(self, file: str, row: int) -> DataError:
-        """The problem as an error at its place in the file."""
+        """Return the problem as an error at its place in the file."""
         return DataError(self.message, file=file, row=row, column=self.column)
 
 
 def find_problems(table: pa.Table) -> Iterator[Problem]:
-    """Every problem of ``table``, whose columns already have the schema's types."""
+    """Return every problem of ``table``, whose columns already have the schema's types."""
     yield from row_problems(table)
     yield from key_problems(table)
 
 
 def row_problems(table: pa.Table) -> Iterator[Problem]:
-    """Those that a row shows by itself."""
+    """Return the problems that a single row shows."""
     for check in _ROW_CHECKS:
         yield from check(table)
 
 
 def refuse_problems(file: StoredFile, table: pa.Table, first_row: int) -> None:
-    """Refuse what is wrong with some columns of a file, of which these rows are read."""
+    """Refuse invalid values in some columns of a file, given these rows."""
     if problems := list(row_problems(table)):
         name = str(file.file)
         raise first_error([one.error(name, first_row + one.position) for one in problems])
 
 
 def key_problems(table: pa.Table, keys: Keys | None = None) -> Iterator[Problem]:
-    """Those that show when all rows of a question are seen: its rounds, its split, what ended it."""
+    """Return problems across the rows of a question: its rounds, its split, its end."""
     if not table.num_rows:
         return
     keys = keys or Keys.of(table)
@@ -70,7 +70,7 @@ def key_problems(table: pa.Table, keys: Keys | None = None) -> Iterator[Problem]
 
 
 def positions(mask: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
-    """Where a mask is true; a null is not."""
+    """Return the positions where a mask is true; a null is not true."""
     flags = pc.fill_null(mask, False)
     if isinstance(flags, pa.ChunkedArray):
         flags = flags.combine_chunks()
@@ -122,7 +122,7 @@ _WRONG_CELLS: Mapping[
 
 @dataclass(frozen=True, eq=False)
 class Keys:
-    """Which question and round each row is of.
+    """The question and the round of each row.
 
     ``codes`` (n_rows,) number the questions by their first rows, -1 for a null; ``rank`` (n_questions,) is
     the place of each among the ids in order, and ``rounds`` (n_rows,) are -1 for a null.
@@ -134,7 +134,7 @@ class Keys:
 
     @classmethod
     def of(cls, table: pa.Table) -> Keys:
-        """Those of a table."""
+        """Return the keys of a table."""
         encoded = table.column("question_id").dictionary_encode()
         ids = encoded.unify_dictionaries().combine_chunks()
         codes = pc.fill_null(ids.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -144,7 +144,7 @@ class Keys:
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
-        """Where the rows of a question begin that lie together, and how many rows there are."""
+        """Return the first row of each question, and the number of rows."""
         ends = np.flatnonzero(np.diff(self.codes)) + 1
         rows = len(self.codes)
         return np.concatenate([np.zeros(min(1, rows), np.int64), ends, [rows]]).astype(np.int64)
@@ -161,7 +161,7 @@ class Keys:
 
     @cached_property
     def by_question(self) -> NDArray[np.int64]:
-        """Rows in order of question id and round; those without an id come first."""
+        """Return the rows in order of question id and round; rows without an id come first."""
         places = np.append(self.rank, -1)[self.codes]
         return np.lexsort((self.rounds, places))
 
@@ -236,7 +236,7 @@ def _stops(table: pa.Table, keys: Keys) -> Iterator[Problem]:
 
 
 def _flat_logprobs(tokens: pa.ListArray) -> Iterator[tuple[str, pa.Array, pa.Array]]:
-    """(column, values, row of each value) for tokens and their alternatives, as far as they were read."""
+    """Yield (column, values, row of each value) for tokens and their alternatives, as far as read."""
     rows = pc.list_parent_indices(tokens)
     flat = pc.list_flatten(tokens)
     read = {field.name for field in flat.type}
@@ -262,7 +262,7 @@ def _logprobs(table: pa.Table) -> Iterator[Problem]:
 
 
 def _null_items(table: pa.Table) -> Iterator[Problem]:
-    """Nulls in place of passages, and of tokens whose log-probabilities are not read."""
+    """Find null passages, and null tokens if their log-probabilities are not read."""
     for name in ("passages", "refound", "tokens"):
         if name not in table.column_names:
             continue
@@ -278,7 +278,7 @@ def _null_items(table: pa.Table) -> Iterator[Problem]:
 
 
 def _sample_clusters(table: pa.Table) -> Iterator[Problem]:
-    """One number a sample, each the position of the first sample of a cluster."""
+    """Check one number per sample, each the position of the first sample of a cluster."""
     if "sample_clusters" not in table.column_names:
         return
     clusters = table.column("sample_clusters")
@@ -303,7 +303,7 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
 
 
 def _counts(table: pa.Table) -> Iterator[Problem]:
-    """A part of the calls or tokens is no more than the whole."""
+    """Check that a part of the calls or tokens is at most the whole."""
     for whole, parts in _PARTS.items():
         there = [name for name in parts if {name, whole} <= {*table.column_names}]
         for name in there:

@@ -1,4 +1,4 @@
-"""Trace sets made of trace sets: split by a seed, joined, narrowed to questions and rounds."""
+"""Trace sets from trace sets: split by a seed, merge, filter by questions and rounds."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def split_traces(
     replace_splits: bool = False,
     skip_invalid: bool = False,
 ) -> Written:
-    """Write the trace set again with a split drawn by the seed for every question.
+    """Write the trace set again, with a random split of its questions, drawn by the seed.
 
-    Questions of each data set and type take their shares to within about one question.
+    The shares hold within each data set and type, to about one question.
 
     Parameters
     ----------
@@ -50,11 +50,11 @@ def split_traces(
     out
         A ``.parquet`` file or a directory, neither of which may be there yet.
     shares
-        By name, summing to 1; default: 0.4 tune, 0.6 eval.
+        Shares by name, with sum 1; default: 0.4 tune, 0.6 eval.
     seed
-        Of the draw.
+        Seed of the draw.
     replace_splits
-        Draw anew where questions have a split already.
+        Draw again for questions that have a split already.
     skip_invalid
         Leave out invalid files and questions.
 
@@ -63,7 +63,7 @@ def split_traces(
     DataError
         For an invalid trace set.
     UsageError
-        For shares that do not sum to 1, questions that have a split, or a place that is taken.
+        For shares with another sum than 1, questions that have a split, or a place that exists already.
     """
     shares = {"tune": 0.4, "eval": 0.6} if shares is None else dict(shares)
     _check_shares(shares, f"the shares {shares}")
@@ -94,7 +94,7 @@ def _check_shares(shares: Mapping[str, float], said: str) -> None:
 
 
 def parse_splits(text: str) -> dict[str, float]:
-    """``tune=0.4,eval=60%`` as shares that sum to 1."""
+    """Parse ``tune=0.4,eval=60%`` to shares that sum to 1."""
     shares: dict[str, float] = {}
     for part in text.split(","):
         name, _, share = (word.strip() for word in part.partition("="))
@@ -108,7 +108,7 @@ def parse_splits(text: str) -> dict[str, float]:
 def assign_splits(
     units: Iterable[Hashable], shares: Mapping[str, float], *, seed: int
 ) -> list[str]:
-    """A split for each of the first questions, in order, given their units: one has one split."""
+    """Draw a split for each question, in order, given their units: a unit has one split."""
     units = list(units)
     sizes, names, targets = Counter(units), list(shares), list(shares.values())
     taken = [0] * len(names)
@@ -133,8 +133,8 @@ def merge_traces(
 ) -> Written:
     """Write the questions of several trace sets as one.
 
-    Entries on which their run documents differ are kept under ``runs``; where they differ in data set, model
-    or pipeline, columns of these names say which a question is of.
+    ``runs`` keeps the entries in which their run documents differ. If data set, model or pipeline differ,
+    columns of these names tell the value of each question.
 
     Parameters
     ----------
@@ -148,9 +148,9 @@ def merge_traces(
     Raises
     ------
     DataError
-        For an invalid trace set, or columns of one's own whose types do not go together.
+        For an invalid trace set, or own columns whose types do not match.
     UsageError
-        For a question that two of them hold, fewer than two sources, or a place that is taken.
+        For a question in two of them, fewer than two sources, or a place that exists already.
     """
     if isinstance(sources, str | Path) or len(sources) < 2:
         raise UsageError(f"name at least two trace sets to join, found {sources!r}")
@@ -177,7 +177,7 @@ def merge_traces(
 # --- written again --------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A trace set that was written."""
+    """A written trace set."""
 
     out: str
     questions: int
@@ -187,13 +187,13 @@ class Written:
 
     @classmethod
     def of(cls, traces: TraceSet, out: str | Path, **more: Any) -> Written:
-        """That of all of a trace set."""
+        """Describe a whole trace set."""
         rounds, splits = int(traces.last_rounds.sum()), traces.splits
         return cls(out=str(out), questions=traces.n_questions, rounds=rounds, splits=splits, **more)
 
 
 def read_source(path: str | Path, *, skip_invalid: bool = False) -> TraceSet:
-    """A record with all its columns."""
+    """Read a record with all its columns."""
     return read_traces(path, keep_unknown=True, skip_invalid=skip_invalid)
 
 
@@ -247,7 +247,7 @@ def write_copy(
 
 
 def _pieces(table: pa.Table) -> Iterator[pa.Table]:
-    """Some rows at a time, those of files as they lie there."""
+    """Yield some rows at a time; files keep their order."""
     lazily = isinstance(table, LazyTable)
     order = np.argsort(table.rows, kind="stable") if lazily else np.zeros(0, np.int64)
     for start in range(0, table.num_rows, BATCH):
@@ -280,7 +280,7 @@ def _names(meaning: str) -> Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceFilter:
-    """Which questions and rounds to keep; all conditions hold together.
+    """The questions and rounds to keep; all conditions hold together.
 
     Parameters
     ----------
@@ -288,16 +288,16 @@ class TraceFilter:
         Names, one or several. The last three are read from a column of that name, else from the run document
         of the file.
     ids, without
-        Questions to keep, or to leave out: their ids, or a path to a text file with one a line or to another
+        Questions to keep, or to drop: their ids, or a path to a text file with one id a line or to another
         trace set.
     labelled
         Only questions with gold answers.
     min_rounds
-        Only questions recorded to at least this round.
+        Only questions with at least this many rounds.
     max_rounds
         Only the rounds up to this one.
     sample, seed
-        So many of the questions left, drawn by the seed.
+        Number of questions to draw from the rest, and the seed.
     """
 
     split: Annotated[tuple[str, ...], _names("this split")] = ()
@@ -338,7 +338,7 @@ class TraceFilter:
             object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
 
     def stated(self) -> dict[str, Any]:
-        """The conditions that were given, as JSON holds them."""
+        """The given conditions as JSON."""
         told: dict[str, Any] = {}
         for condition in fields(self):
             value = getattr(self, condition.name)
@@ -350,7 +350,7 @@ class TraceFilter:
 def filter_traces(
     source: str | Path, out: str | Path, keep: TraceFilter, *, skip_invalid: bool = False
 ) -> Written:
-    """Write the part of a trace set that the conditions leave.
+    """Write the part of a trace set that meets the conditions.
 
     Parameters
     ----------
@@ -366,9 +366,9 @@ def filter_traces(
     Raises
     ------
     DataError
-        For an invalid trace set, a name that no question has, or when nothing is left.
+        For an invalid trace set, a name that no question has, or an empty result.
     UsageError
-        Without a condition, or for a place that is taken.
+        Without a condition, or for a place that exists already.
     """
     if not keep.stated():
         options = ", ".join(f"--{option.name.replace('_', '-')}" for option in fields(keep))
@@ -389,7 +389,7 @@ def filter_traces(
 
 
 def _chosen(traces: TraceSet, keep: TraceFilter) -> tuple[NDArray[np.bool_], list[str]]:
-    """Which questions meet the conditions, (n_questions,), and what to know of it."""
+    """Return the questions that meet the conditions, (n_questions,), with notes."""
     ids = np.array(traces.question_ids, object)
     chosen = np.ones(len(ids), bool)
     notes: list[str] = []
@@ -424,7 +424,7 @@ def _chosen(traces: TraceSet, keep: TraceFilter) -> tuple[NDArray[np.bool_], lis
 
 
 def _named(traces: TraceSet, name: str, wanted: Sequence[str]) -> NDArray[np.bool_]:
-    """The questions whose value is among those wanted, each of which some question has."""
+    """Return the questions with one of the wanted values, each of which must occur."""
     values = traces.attribute("question_type" if name == "type" else name)
     there = sorted({value for value in values if value})
     for value in wanted:
@@ -438,7 +438,7 @@ def _named(traces: TraceSet, name: str, wanted: Sequence[str]) -> NDArray[np.boo
 
 
 def read_ids(ids: str | Path | Iterable[str]) -> tuple[str, ...]:
-    """Question ids: as given, of a text file with one a line, or of a trace set."""
+    """Read question ids: as given, from a text file with one per line, or from a trace set."""
     if not isinstance(ids, str | Path):
         return tuple(ids)
     path = Path(ids)

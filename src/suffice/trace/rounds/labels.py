@@ -1,4 +1,4 @@
-"""Labels that come after the record: gold answers, types, groups and scores of its questions."""
+"""Labels added to a record later: gold answers, types, groups and scores."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ LABEL_COLUMNS = ("gold_answers", "question_type", "group", "score")
 
 
 def labelled(traces: TraceSet) -> NDArray[np.bool_]:
-    """Which questions have a gold answer, as round 1 states them, (n_questions,); an empty one is none."""
+    """Return the questions with a gold answer in round 1, (n_questions,); an empty one does not count."""
     return _holds_any(traces.first_rounds("gold_answers"), characters=1)
 
 
 def names_passages(traces: TraceSet) -> NDArray[np.bool_]:
-    """Which questions have a gold passage, as round 1 states them, (n_questions,)."""
+    """Return the questions with a gold passage in round 1, (n_questions,)."""
     return _holds_any(traces.first_rounds("gold_passage_ids"), characters=0)
 
 
@@ -46,29 +46,29 @@ def _holds_any(lists: pa.ChunkedArray, *, characters: int) -> NDArray[np.bool_]:
 
 
 def _answers(given: Any, column: str) -> tuple[str, ...]:
-    """A single text is one, not its letters; blank ones are none."""
+    """Return a single text as one answer; blank texts are none."""
     texts = items(str, (given,) if isinstance(given, str) else given or (), column)
     return tuple(dict.fromkeys(one for one in texts if one.strip()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
-    """What became known of a question after it was recorded; what is left out stays as it is.
+    """A label that arrives after the recording; fields left out stay as they are.
 
     Parameters
     ----------
     question_id
-        Whose.
+        The question's id.
     gold_answers
         Accepted answers.
     question_type, group
-        Its type, and what it belongs to.
+        Its type, and its conversation, document or user.
     score
-        In 0 to 1, of what would be returned in ``round``.
+        The score, in [0, 1], of the answer in ``round``.
     round
-        ``None``: the last recorded one.
+        The scored round; ``None``: the last recorded one.
     place
-        Where it was read, for messages.
+        Its source, for messages.
     """
 
     _checks: ClassVar[Mapping[str, Check]] = {
@@ -88,11 +88,11 @@ class Label:
         checked(self)
         if self.round is not None and self.score is None:
             raise DataError(
-                "stands without a score; all other labels are of the whole question", column="round"
+                "needs a score; all other labels belong to the whole question", column="round"
             )
 
     def parts(self) -> Iterator[tuple[_Cell, _Entry]]:
-        """What it says, column by column."""
+        """Return its parts, column by column."""
         for name in LABEL_COLUMNS:
             value = getattr(self, name)
             if value not in (None, "", ()):
@@ -104,7 +104,7 @@ _IN_A_LINE = tuple(part.name for part in fields(Label) if part.name != "place")
 
 
 class _Cell(NamedTuple):
-    """What a label is of; ``round`` of a score, ``None`` its last one."""
+    """The place of a label; ``round`` of a score, ``None``: the last one."""
 
     column: str
     question: str
@@ -117,19 +117,19 @@ class _Entry:
     place: str
 
     def agrees(self, value: Any) -> bool:
-        """Answers agree in any order."""
+        """Whether two labels agree; answers agree in any order."""
         return set(self.value) == set(value) if isinstance(value, tuple) else self.value == value
 
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Labels of which no two differ, each of a recorded question and round once :meth:`fitted_to` a table."""
+    """Consistent labels, each of a recorded question and round once :meth:`fitted_to` a table."""
 
     entries: Mapping[_Cell, _Entry] = field(default_factory=dict)
 
     @classmethod
     def of(cls, labels: Iterable[Label]) -> Labels:
-        """All of them together."""
+        """Combine several."""
         return cls(_merged(pair for label in labels for pair in label.parts()))
 
     def __bool__(self) -> bool:
@@ -137,23 +137,23 @@ class Labels:
 
     @property
     def questions(self) -> tuple[str, ...]:
-        """Whose they are."""
+        """Ids of the labeled questions."""
         return tuple(dict.fromkeys(cell.question for cell in self.entries))
 
     def columns(self) -> tuple[str, ...]:
-        """Which columns they fill."""
+        """Columns that they fill."""
         return tuple(name for name in LABEL_COLUMNS if any(c.column == name for c in self.entries))
 
     def only(self, questions: Collection[str]) -> Labels:
-        """Those of some questions."""
+        """Return the labels of some questions."""
         return Labels({c: entry for c, entry in self.entries.items() if c.question in questions})
 
     def unknown(self, questions: Collection[str]) -> tuple[str, ...]:
-        """Of which questions there is a label and no record."""
+        """Return the labeled questions that have no record."""
         return tuple(name for name in self.questions if name not in questions)
 
     def fitted_to(self, table: pa.Table) -> Labels:
-        """Those of the questions of a table, scores without a round in the last one."""
+        """Return the labels of a table's questions; scores without a round go to the last one."""
         ids = pa.array(self.questions, pa.string())
         rows = table.select(["question_id", "round"])
         rows = rows.filter(pc.is_in(rows.column("question_id"), value_set=ids))
@@ -180,7 +180,7 @@ class Labels:
     def conflicts(
         self, table: pa.Table, source: str, instead: str = "let the labels hold with --replace"
     ) -> Iterator[tuple[str, DataError]]:
-        """Questions that ``table`` labels otherwise, as far as it has the columns; and what to do."""
+        """Return questions with a contradicting label in ``table``'s columns, and the remedy."""
         for name in self.columns():
             if name not in table.column_names:
                 continue
@@ -204,14 +204,14 @@ class Labels:
                 )
 
     def _taken(self, table: pa.Table, name: str) -> list[_Cell | None]:
-        """Which label of a column each row takes: a score is of one row, all else of all of its question."""
+        """Return the label that each row takes: a score belongs to one row, others to the question."""
         ids = table.column("question_id").to_pylist()
         rounds = table.column("round").to_pylist() if name == "score" else [None] * len(ids)
         cells = map(partial(_Cell, name), ids, rounds)
         return [cell if cell in self.entries else None for cell in cells]
 
     def onto(self, table: pa.Table, columns: Container[str] = LABEL_COLUMNS) -> pa.Table:
-        """The rows with these labels in place of what they say, as far as the columns are wanted."""
+        """Return the rows with these labels in the wanted columns."""
         for name in self.columns():
             if name not in columns:
                 continue
@@ -250,7 +250,7 @@ def _shown(value: Any) -> str:
 
 # --- beside a record ------------------------------------------------------------------------------
 def line_of(label: Label) -> str:
-    """A label as JSON, which :func:`read_label` reads back."""
+    """Return a label as JSON for :func:`read_label`."""
     said = {name: getattr(label, name) for name in _IN_A_LINE}
     return json.dumps({name: value for name, value in said.items() if value not in (None, ())})
 
@@ -258,7 +258,7 @@ def line_of(label: Label) -> str:
 def labels_beside(
     root: Path, table: pa.Table, errors: list[DataError], remarks: list[str]
 ) -> Labels:
-    """The labels of a store or a folder for the questions of its rows; those that differ are errors."""
+    """Return the labels of a store or folder for its questions; contradictions are errors."""
     store = live_store(root)
     labels = _read(root, errors, remarks) if store is None else Labels.of(store.labels()[0])
     if not labels:
@@ -300,7 +300,7 @@ def _read(root: Path, errors: list[DataError], remarks: list[str]) -> Labels:
 
 
 def read_labels(file: Path) -> Iterator[tuple[int | None, Label | DataError | None]]:
-    """The rows of a file of labels, where it is there; ``None``: the last one, which is cut off."""
+    """Yield the rows of a file of labels, if it exists; ``None``: the last row is cut off."""
     try:
         lines = plain_file(file).read_bytes().split(b"\n") if file.exists() else []
     except OSError as error:
@@ -322,7 +322,7 @@ def read_labels(file: Path) -> Iterator[tuple[int | None, Label | DataError | No
 
 
 def read_label(document: Any, place: str) -> Label:
-    """What one line of labels says; ``place`` is where it stands."""
+    """Read one line of labels; ``place`` names the line."""
     if not isinstance(document, dict) or document.get("question_id") is None:
         raise DataError(
             'a label is {"question_id": "q1", "gold_answers": ["Oslo"]}, also with question_type, group, or '

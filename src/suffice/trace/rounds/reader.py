@@ -1,4 +1,4 @@
-"""Read trace sets of questions, and check them column by column: each problem names file, row and column."""
+"""Reader and validator of trace sets; each problem names its file, row and column."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ ATTRIBUTES = ("dataset", "model", "pipeline")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceInspection:
-    """A trace set with everything that is wrong with it, and the files it lies in."""
+    """A trace set with all its problems and its files."""
 
     traces: TraceSet
     errors: tuple[DataError, ...]
@@ -68,11 +68,11 @@ class TraceInspection:
 
     @property
     def name(self) -> str:
-        """The path read."""
+        """The path that was read."""
         return self.traces.origin.source
 
     def valid(self, *, skip_invalid: bool) -> TraceSet:
-        """The questions, where there are some and, unless invalid ones are skipped, nothing is wrong."""
+        """Return the valid questions; raise on problems, unless invalid questions are skipped."""
         if self.errors and not skip_invalid:
             raise first_error(self.errors)
         if self.traces.n_questions == 0:
@@ -100,26 +100,25 @@ def read_traces(
     columns
         Optional columns to load; the required ones always are. ``None``: all.
     keep_unknown
-        Also load columns the schema does not know, as they are.
+        Also load columns that the schema does not know, unchanged.
     skip_invalid
-        Leave out files that cannot be read and questions with an invalid row, and report them in
-        ``TraceSet.skipped``, instead of raising; the record is then read whole.
+        Skip unreadable files and questions with an invalid row, and report them in ``TraceSet.skipped``,
+        instead of raising; the record is then read whole.
     lazily_above
-        Of a record of more bytes (encoded, not compressed) only the keys are read and checked at once, and
-        other columns when they are first asked for; one in a store, or with labels beside it, is read whole.
+        Of a record with more bytes (encoded, not compressed) only the keys are read and checked at once,
+        other columns on first use. A store, or a record with labels beside it, is read whole.
     progress
-        Told which share of the keys of such a record has been read, while they are.
+        Called with the share of such a record's keys read so far.
 
     Raises
     ------
     DataError
-        Naming file, row and column of the first problem.
+        For the first problem, naming file, row and column.
 
     Warns
     -----
     SufficeWarning
-        Where something was read, but perhaps not as it was meant: a column near a name of the schema,
-        rounds that count from 0.
+        If a column has a name close to one of the schema, or rounds count from 0.
     """
     if not skip_invalid:
         wanted = _Wanted(columns, keep_unknown)
@@ -133,10 +132,11 @@ def read_traces(
 
 
 def example_record() -> TraceSet:
-    """Return the record that comes with suffice, which commands take by the name ``example``.
+    """Return the record that comes with suffice; commands take it as ``example``.
 
-    250 questions of HotpotQA, each answered by a ReAct agent of 1.5 billion parameters in five rounds; splits
-    tune and eval. Its texts are redacted: every signal, cost and score is there, and a hash for each text.
+    It holds 250 questions of HotpotQA in the splits tune and eval. A ReAct agent of 1.5 billion parameters
+    answered each in five rounds. Its texts are redacted: every signal, cost and score is there, and a hash
+    for each text.
 
     Examples
     --------
@@ -155,7 +155,7 @@ _KEYS = ("question_id", "round", "split", "group", "propensity", "policy_hash", 
 def _opened(
     root: Path, wanted: _Wanted, above: int, progress: Callable[[float], object]
 ) -> TraceSet | None:
-    """The trace set, of which the keys are read and the other columns when they are asked for."""
+    """Return the trace set with its keys read; other columns are read on first use."""
     listed = parquet_files(root)
     stored = not listed or not is_exported(root, listed)
     if stored or (root.is_dir() and (root / LABELS_FILE).exists()):
@@ -216,7 +216,7 @@ def _opened(
 
 
 def _size(file: Path) -> tuple[int, int]:
-    """What its columns take, encoded and not compressed, and its rows; 0: it cannot be read."""
+    """Return the bytes of its columns, encoded and not compressed, and its rows; 0: unreadable."""
     try:
         known = footer_of(file)
     except (pa.ArrowException, UnicodeDecodeError, OSError, DataError):
@@ -228,7 +228,7 @@ def _size(file: Path) -> tuple[int, int]:
 def inspect_traces(
     path: str | Path, *, columns: Sequence[str] | None = None, keep_unknown: bool = False
 ) -> TraceInspection:
-    """Read what can be read and list what cannot; ``traces`` holds the valid questions only."""
+    """Read the valid questions into ``traces``, and list every problem."""
     root = as_place(path)
     errors: list[DataError] = []
     tables: list[pa.Table] = []
@@ -285,7 +285,7 @@ def inspect_traces(
 def stored_rows(
     file: Path, after: Callable[[str], int], most: int = ALL, *, dead: bool = True
 ) -> list[RecordedRows]:
-    """What a store holds after an export, of live loops (see :meth:`Store.runs`) and of recorders."""
+    """Return a store's rows since an export, of live loops (see :meth:`Store.runs`) and of recorders."""
     live = [
         RecordedRows(run.token, run.document, run.turn, records_to_table(run.records, run.document))
         for run in Store(file).runs(after, dead=dead, most=most)
@@ -297,7 +297,7 @@ def stored_rows(
 def parts_of(
     root: Path, wanted: Container[str], kind: TableSchema, errors: list[DataError]
 ) -> Iterator[tuple[StoredFile, pa.Table]]:
-    """The Parquet files of a set and what its stores hold besides; what cannot be read becomes an error."""
+    """Return a set's Parquet files and its stores' new rows; unreadable ones become errors."""
     files = parquet_files(root)
     for file in files:
         try:
@@ -336,7 +336,7 @@ def _of_run(
 
 
 class _Wanted:
-    """Which columns to load, besides those that are required."""
+    """Columns to load in addition to the required ones."""
 
     def __init__(self, columns: Sequence[str] | None, keep_unknown: bool) -> None:  # noqa: FBT001
         known = {column.name for column in COLUMNS}
@@ -349,7 +349,7 @@ class _Wanted:
 
 
 def one_table(tables: Iterable[pa.Table]) -> pa.Table:
-    """One table with every column any file has; missing ones null."""
+    """Return one table with every column of any file; missing ones null."""
     tables = list(tables)
     if not tables:
         return pa.table({column.name: pa.array([], column.type) for column in COLUMNS})
@@ -363,7 +363,7 @@ def _differ(runs: Sequence[Mapping[str, Any]], name: str) -> bool:
 
 
 def told_apart(tables: Sequence[pa.Table], runs: Sequence[Mapping[str, Any]]) -> Sequence[pa.Table]:
-    """The tables, with a column for each attribute in which their run documents differ."""
+    """Return the tables, with a column for each attribute in which their run documents differ."""
     for name in filter(partial(_differ, runs), ATTRIBUTES):
         tables = [
             table
@@ -377,13 +377,13 @@ def told_apart(tables: Sequence[pa.Table], runs: Sequence[Mapping[str, Any]]) ->
 
 
 def _runs(files: Iterable[StoredFile]) -> tuple[Mapping[str, Any], ...]:
-    """What files say of their runs, each once; none where they agree."""
+    """Return each run document of the files once; empty if they agree."""
     runs = {json.dumps(file.run, sort_keys=True): file.run for file in files}
     return tuple(runs.values()) if len(runs) > 1 else ()
 
 
 def _placed(files: Iterable[tuple[Path, int]]) -> Callable[[Problem], DataError]:
-    """Problems of a table of these files' rows, as errors at their places there."""
+    """Return problems of a table as errors at their places in the files."""
     held = list(files)
     ends = np.cumsum([rows for _, rows in held])
 
@@ -405,7 +405,7 @@ _RETRIEVED: Mapping[str, Callable[[pa.ChunkedArray], pa.ChunkedArray]] = {
 
 
 def _rounds_from_0(traces: TraceSet) -> Iterator[str]:
-    """Round 0 is the closed-book answer: said where it retrieved, or nothing tells it from a round."""
+    """Warn if round 0 retrieved, or looks like any other round: it should be the closed-book answer."""
     asked = traces.closed_book
     if not asked.num_rows:
         return
@@ -431,7 +431,7 @@ _MANY_BLANK = 0.5
 
 
 def answer_banners(traces: TraceSet) -> tuple[str, ...]:
-    """What must stand above any figure where rounds have no answer, or a blank one."""
+    """Return the warnings for reports on rounds without an answer, or with a blank one."""
     rounds = traces.table.num_rows
     unasked = blank = 0
     for answers in traces.batches("answer"):
@@ -455,7 +455,7 @@ def answer_banners(traces: TraceSet) -> tuple[str, ...]:
 
 
 def as_trace_set(table: pa.Table, origin: TraceSetOrigin) -> TraceSet:
-    """Rows in the schema, each question's rounds complete, as a trace set."""
+    """Return rows in the schema, each question's rounds complete, as a trace set."""
     order = pc.sort_indices(table, sort_keys=[("question_id", "ascending"), ("round", "ascending")])
     table = table.take(order)
     is_round = pc.greater(table.column("round"), 0)
@@ -465,17 +465,17 @@ def as_trace_set(table: pa.Table, origin: TraceSetOrigin) -> TraceSet:
 
 
 def pool_traces(sets: Sequence[TraceSet]) -> TraceSet:
-    """Several records of one loop as one, in memory.
+    """Pool several records of one loop into one, in memory.
 
-    A question whose id an earlier record holds is kept under a new id, ``q1#2``. Questions of one text
-    still count once in proofs and intervals.
+    A question whose id an earlier record holds gets a new id, ``q1#2``. Questions with equal text still
+    count once in proofs and intervals.
 
     Raises
     ------
     UsageError
-        Where the records say that they are of different loops, or for none.
+        For records of different loops, or for no record.
     DataError
-        For columns of one's own whose types do not go together.
+        For own columns whose types do not match.
     """
     if len(sets) == 1:
         return sets[0]
@@ -483,8 +483,8 @@ def pool_traces(sets: Sequence[TraceSet]) -> TraceSet:
         raise UsageError("name at least one record")
     if loops := differences((traces.origin.source, traces.origin.run) for traces in sets):
         raise UsageError(
-            f"the records are of different loops, {in_words(loops)}; pool records of one loop, or "
-            "take each by itself (where one policy shall serve several loops, join them first: suffice "
+            f"the records come from different loops, {in_words(loops)}; pool records of one loop, or "
+            "use each by itself (if one policy must serve several loops, merge them first: suffice "
             "traces merge FILE FILE --out NEW)"
         )
     held: set[str] = set()

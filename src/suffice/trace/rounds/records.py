@@ -1,4 +1,4 @@
-"""What a loop leaves behind, as frozen records."""
+"""The frozen records of a loop: question, rounds, passages, tokens and usage."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from suffice.trace.values import (
 
 
 def fitting_clusters(given: Any, samples: Sequence[str] | None) -> tuple[int, ...]:
-    """Cluster numbers that fit the samples: each names the first sample of its cluster."""
+    """Check cluster numbers against the samples: each names the first sample of its cluster."""
     column = "sample_clusters"
     clusters = numbers(given, column)
     if len(clusters) != len(samples or ()):
@@ -77,7 +77,7 @@ def not_a_logprob(value: Any) -> Any:
 
 
 def wrong_logprob(value: object) -> str:
-    """What is said of such a number."""
+    """Return the error message for such a number."""
     return (
         f"a log-probability is a natural logarithm of at most 0 (or -inf), found {value!r}; of a probability "
         "write its logarithm"
@@ -89,7 +89,7 @@ _ROUNDED_UP = 1e-5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """A piece of evidence. ``score`` is the retriever's, ``rerank_score`` the reranker's raw score."""
+    """A passage. ``score`` is the retriever's, ``rerank_score`` the reranker's raw score."""
 
     _prefix: ClassVar[str] = "passages."
     id: str
@@ -105,7 +105,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class TopToken:
-    """An alternative the model weighed at one position; ``logprob`` in nats."""
+    """An alternative token at one position; ``logprob`` in nats."""
 
     token: str
     logprob: float
@@ -131,14 +131,13 @@ class Token:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a round cost. ``None`` means unknown.
+    """Usage of a round. ``None`` means unknown.
 
-    ``llm_calls`` counts the loop's calls, the answer's and the samples'; ``answer_calls`` says how many of
-    them were made for this round's answer alone, ``sample_calls`` how many were samples. The rest, as those
-    that led to the round's query, the loop needs to go on. The plain token counts hold the loop's and the
-    answer's, the ``answer_`` ones the answer's part of them; the ``sample_`` ones are those of the sample
-    calls, the ``judge_`` ones those of the ``judge_calls``. ``latency_s`` holds all seconds of the round, of
-    which the others are parts. So a policy pays for what it reads.
+    ``llm_calls`` counts the calls of the loop, the answer and the samples. ``answer_calls`` of them served
+    this round's answer alone, ``sample_calls`` were samples. The loop needs the rest to go on, for example
+    for the round's query. The plain token counts hold the loop's and the answer's tokens; ``answer_`` counts
+    are the answer's part of them, ``sample_`` and ``judge_`` counts belong to those calls. ``latency_s``
+    holds all seconds of the round; the others are parts of it. So a policy pays for its inputs alone.
     """
 
     llm_calls: int | None = None
@@ -175,48 +174,47 @@ class Round:
     Parameters
     ----------
     answer
-        What would be returned if the loop stopped here; empty when the model gave none; ``None``: the
-        loop was not asked for an answer in this round.
+        The answer that the loop would return here; empty: the model gave none; ``None``: nobody asked for
+        an answer in this round.
     passages
         Passages **added** this round, in rank order; ``None``: not recorded.
     refound
-        Passages of earlier rounds that this round's query found again among those it added, with
-        their scores for it and without their texts, in rank order; ``None``: not recorded, or there
-        is nothing to record since all rounds read one ranking.
+        Passages of earlier rounds that this round's query found again, with their new scores and without
+        their texts, in rank order; ``None``: not recorded, or all rounds read one ranking.
     query
-        What was sent to the retriever this round.
+        The query to the retriever in this round.
     action
-        What an agent generated to choose the query: its thoughts and actions, as they came.
+        The agent's raw output that chose the query: its thoughts and actions.
     response
-        The raw generation the answer was parsed from.
+        The raw output that the answer was parsed from.
     tokens
         Generated tokens with their alternatives; ``None`` when the server gives no log-probabilities.
     answer_starts
-        Number of the token, from 0, at which the answer starts, which blanks may precede: 0 where the
-        tokens are the answer. ``None``: after ``Answer:``, or the tokens spell the answer.
+        Number of the answer's first token, from 0, perhaps after blanks: 0 if the tokens are the answer.
+        ``None``: after ``Answer:``, or the tokens spell the answer.
     samples
-        Further stochastic answers at this round, parsed; ``None``: none were drawn.
+        Further sampled answers in this round, parsed; ``None``: none drawn.
     sample_clusters
         For each sample the position of the first sample that means the same, from 0; ``None``: not
         clustered by meaning.
     verbalized_confidence
-        The model's own 1-5.
+        The model's own rating, 1 to 5.
     intermediate_answer
         Answer to ``query`` in iterative pipelines.
     candidate_scores
-        Scores of everything the retriever returned for this round's query, best first.
+        Scores of all passages that the retriever returned for this round's query, best first.
     parse_failure
-        ``None``, or why no answer could be parsed.
+        Why no answer could be parsed; ``None``: it could.
     usage
-        What the round cost.
+        The round's usage.
     probed
-        Whether the answer was asked for the record only, in a loop that does not answer in this round;
+        Whether the answer is for the record only, in a loop that does not answer in this round;
         ``None``: not recorded.
     time
-        When the round ended, in UTC.
+        Time of the round's end, in UTC.
     signals
-        Values computed elsewhere, by signal name; NaN or ``None``: undefined. They take precedence
-        over computing the signal from the round.
+        Values computed elsewhere, by signal name; NaN or ``None``: undefined. They take precedence over
+        values computed from the round.
     """
 
     _checks: ClassVar[Mapping[str, Check]] = {
@@ -252,18 +250,18 @@ class Round:
 
     @property
     def answer_text(self) -> str:
-        """The answer; empty also where none was asked for, of which no signal is computed."""
+        """The answer; empty also if the round has none, and then no signal is computed."""
         return self.answer or ""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What a model answered in a round, and what that alone cost.
+    """An answer for a round, with its own usage.
 
     Parameters
     ----------
     answer
-        As it would be returned; empty when the model gave none.
+        The answer; empty: the model gave none.
     response, tokens, answer_starts, samples, sample_clusters, verbalized_confidence, parse_failure
         As in :class:`Round`.
     usage
@@ -293,7 +291,7 @@ _DRAFTED = ("prompt_tokens", "cached_tokens", "completion_tokens", "latency_s")
 
 
 def with_draft(asked: Round, draft: Draft, *, probed: bool | None) -> Round:
-    """The round with the draft as its answer; what that cost is added, and stands as the answer's part."""
+    """Return the round with the draft as its answer; its usage is added, as the answer's part."""
     own, spent = asked.usage, draft.usage
     if own.llm_calls == 0:
         none = {name: 0 for name in _DRAFTED[:3] if getattr(own, name) is None}
@@ -311,7 +309,7 @@ def with_draft(asked: Round, draft: Draft, *, probed: bool | None) -> Round:
 
 
 def without_answer(answered: Round) -> Round:
-    """The round as it was before it was asked for an answer."""
+    """Return the round as it was before its answer."""
     usage = answered.usage
     changed: dict[str, Any] = {"answer_calls": None}
     if usage.llm_calls is not None:
@@ -325,7 +323,7 @@ def without_answer(answered: Round) -> Round:
 
 
 def answer_part(spent: Usage) -> dict[str, float | None]:
-    """What an answer cost, samples apart, by the columns that hold it of a round."""
+    """Return the usage of an answer without samples, by the columns of a round."""
     calls, seconds = spent.llm_calls, spent.latency_s
     part: dict[str, float | None] = {
         f"answer_{name}": getattr(spent, name) for name in _DRAFTED[:3]
@@ -347,7 +345,7 @@ def known_sum(values: Sequence[_Number | None]) -> _Number | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What a user asks. Gold answers are kept apart, in :class:`Gold`.
+    """A user's question. :class:`Gold` holds the gold answers apart.
 
     Questions of one ``group`` (a conversation, document or user) are not independent: they count as one unit.
     """
@@ -363,7 +361,7 @@ class Question:
 
 
 def sampled_ids(ids: Iterable[str], count: int, *, seed: int) -> tuple[str, ...]:
-    """``count`` of the question ids, drawn by the seed; all of them where there are no more."""
+    """Draw ``count`` of the question ids by the seed; return all if there are no more."""
     if count < 1:
         raise UsageError(f"a sample holds at least 1 question, found {count}")
     drawn = sorted(set(ids), key=lambda id_: hashlib.sha256(f"{seed}:{id_}".encode()).digest())
@@ -372,9 +370,9 @@ def sampled_ids(ids: Iterable[str], count: int, *, seed: int) -> tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gold:
-    """Accepted answers and supporting passages; only fitting and scoring read it.
+    """Accepted answers and supporting passages; only fitting and scoring read them.
 
-    A single text is one of them, not its letters; ``None`` is none.
+    A single text counts as one answer; ``None`` is none.
     """
 
     answers: tuple[str, ...] = ()
@@ -397,28 +395,28 @@ POLICY_STOP = "policy_stop"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionRecord:
-    """A question with what its loop did, to the full budget or to where it was stopped.
+    """A question with its rounds, to the full budget or to its stop.
 
     Parameters
     ----------
     question, gold
-        What was asked, and what is right: a :class:`Gold`, its answers alone, or ``None``.
+        The question, and its gold: a :class:`Gold`, its answers alone, or ``None``.
     rounds
         ``rounds[t - 1]`` is round t.
     closed_book
         Round 0.
     scores
-        The user's own scores in [0, 1] of what would be returned, by number of the round, as far as
-        there are any. They stand apart from the rounds, so that no policy sees them.
+        The user's own scores in [0, 1] of the answers, by number of the round. They are apart from the
+        rounds, so that no policy sees them.
     propensity
-        The probability, from 0.000001, with which the question was to run to the full budget whatever the
-        policy said; ``None``: 1.
+        Probability, from 0.000001, that the question runs to the full budget in spite of the policy;
+        ``None``: 1.
     stopped_by
-        What ended it after its last round: the policy, the user's ``budget``, the loop's own ``end``, an
-        ``error``, the label (``gold``: it ended because it was right) or the ``user``; ``None``: the full
+        Cause of the end after its last round: the ``policy``, the user's ``budget``, the loop's own ``end``,
+        an ``error``, the label (``gold``: it ended because it was right) or the ``user``; ``None``: the full
         budget.
     policy_hash
-        Of the policy that ran.
+        Hash of the live policy.
     """
 
     _checks: ClassVar[Mapping[str, Check]] = {
@@ -451,7 +449,7 @@ LEAST_PROPENSITY = 9.99999997e-07
 
 
 def not_a_propensity(value: object) -> str:
-    """What is wrong with it."""
+    """Return the error message for an invalid propensity."""
     return (
         f"must be a probability from 0.000001 to 1, found {value!r}; null where nothing but the full budget "
         "could end the question"
@@ -466,12 +464,12 @@ def _propensity(value: Any) -> float:
 
 
 def not_a_score(value: object) -> str:
-    """What is wrong with it."""
+    """Return the error message for an invalid score."""
     return f"must be a number from 0 to 1, found {value!r}; divide it by its largest value"
 
 
 def score_of(value: Any) -> float:
-    """A user's score, as its column holds it."""
+    """Return a user's score as its column holds it."""
     unfit = value is None or isinstance(value, str | bool)
     score = None if unfit else float32(value, "score")
     if score is None or not 0.0 <= score <= 1.0:
@@ -481,14 +479,14 @@ def score_of(value: Any) -> float:
 
 @dataclass(frozen=True, slots=True)
 class LoopView:
-    """All that signals and decisions may see: the question's text and rounds 1..t. No gold, by type."""
+    """A view for signals and decisions: the question's text and rounds 1..t. No gold, by type."""
 
     question: str
     rounds: tuple[Round, ...]
 
     @property
     def current(self) -> Round:
-        """The round just finished, round t."""
+        """The last finished round, round t."""
         return self.rounds[-1]
 
     @property
@@ -499,7 +497,7 @@ class LoopView:
 
 # --- as JSON -------------------------------------------------------------------------------------
 def as_document(value: Any) -> Any:
-    """A record as strict JSON: fields at their default left out, NaN and infinities as text.
+    """Return a record as strict JSON: without fields at their default, NaN and infinities as text.
 
     >>> as_document(Round(answer="Oslo", tokens=(Token("Oslo", -math.inf),), signals={"own": 0.5}))
     {'answer': 'Oslo', 'tokens': [{'token': 'Oslo', 'logprob': '-inf'}], 'signals': {'own': 0.5}}
@@ -535,12 +533,12 @@ def _defaults(kind: Any) -> tuple[tuple[str, Any], ...]:
 
 
 def round_of_document(document: Any) -> Round:
-    """The round of which :func:`as_document` gave this, bit for bit."""
+    """Return the round of a document of :func:`as_document`, bit for bit."""
     return record_of_document(Round, document, column="rounds")
 
 
 def record_of_document(kind: type[_Record], document: Any, *, column: str) -> _Record:
-    """The record of this kind of which :func:`as_document` gave this."""
+    """Return the record of this kind from a document of :func:`as_document`."""
     try:
         record: _Record = of_document(kind, document)
     except DataError:
@@ -551,7 +549,7 @@ def record_of_document(kind: type[_Record], document: Any, *, column: str) -> _R
 
 
 def of_document(record: Any, document: Any) -> Any:
-    """The same, with Python's own errors; a null is what is left out, where the field may not be null."""
+    """Do the same with Python's own errors; a null counts as left out, if the field may not be null."""
     types = types_of(record)
     parts = {}
     for name, held in document.items():
@@ -573,7 +571,7 @@ def _of_json(kind: Any, value: Any) -> Any:
 
 
 def best_reranked(passages: Sequence[Passage], scores: Iterable[float]) -> tuple[Passage, ...]:
-    """The passages with their raw scores of a reranker, best first; NaN last, ties keep order."""
+    """Return the passages with their raw reranker scores, best first; NaN last, ties keep order."""
     held = [float(score) for score in scores]
     best = np.argsort(-np.array(held, np.float32), kind="stable")
     return tuple(replace(passages[place], rerank_score=held[place]) for place in best.tolist())
@@ -584,15 +582,15 @@ _WORD = re.compile(r"\w+")
 
 
 def tokenize(text: str) -> list[str]:
-    """Lower-case words: everything that is not a word character separates."""
+    """Return lower-case words, split at every non-word character."""
     return _WORD.findall(text.lower())
 
 
 def passage_text(passage: Passage) -> str:
-    """Title and text joined by a blank; a passage without text is its title."""
+    """Return title and text joined by a blank; a passage without text gives its title."""
     return f"{passage.title} {passage.text or ''}"
 
 
 def passage_tokens(passage: Passage) -> list[str]:
-    """Tokens of title and text, in order."""
+    """Return the tokens of title and text, in order."""
     return tokenize(passage_text(passage))

@@ -1,4 +1,4 @@
-"""The trace schema, version 2: one row per question and round; between its rows and records."""
+"""The trace schema, version 2, one row per question and round, and conversion to records."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ ROUND_COLUMNS = columns_of(Round, COLUMNS)
 
 
 def record_to_rows(record: QuestionRecord) -> list[dict[str, Any]]:
-    """Rows of one question, in round order, keyed by column."""
+    """Return the rows of one question, in round order, keyed by column."""
     if not record.rounds:
         raise DataError(f"question {record.question.id!r} has no rounds; a record has at least one")
     shared = to_cells(record.question, QUESTION_COLUMNS) | to_cells(record.gold, _GOLD_COLUMNS)
@@ -170,17 +170,17 @@ QUESTION_ROWS = RowSet(
 def records_to_table(
     records: Iterable[QuestionRecord], run: Mapping[str, Any] | None = None
 ) -> pa.Table:
-    """Rows of the records in the schema, with its metadata."""
+    """Return the records as rows in the schema, with its metadata."""
     return QUESTION_ROWS.table(records, run or {})
 
 
 def round_cells(round_: Round) -> dict[str, Any]:
-    """What a row holds of the round, keyed by column."""
+    """Return the cells of a round, keyed by column."""
     return to_cells(round_, ROUND_COLUMNS) | to_cells(round_.usage, USAGE_COLUMNS)
 
 
 def round_from_row(row: Mapping[str, Any]) -> Round:
-    """The record of one row; columns the row lacks read as null."""
+    """Return the round of one row; missing columns read as null."""
     usage = Usage(**from_cells(row, USAGE_COLUMNS))
     return Round(**{"answer": None, **from_cells(row, ROUND_COLUMNS)}, usage=usage)
 
@@ -191,7 +191,7 @@ def record_from_rows(
     rows: Sequence[Mapping[str, Any]],
     closed_book: Mapping[str, Any] | None,
 ) -> QuestionRecord:
-    """The record of a question's rows in round order, and of its row of round 0."""
+    """Return the record of a question's rows in round order, and of its round 0."""
     last = rows[-1]
     numbered = enumerate(([] if closed_book is None else [closed_book]) + [*rows])
     first = 1 if closed_book is None else 0

@@ -1,4 +1,4 @@
-"""A validated set of recorded questions, as columns and as records, with their units and loops."""
+"""A validated set of recorded questions as columns and records, with its units and loops."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from suffice.trace.values import MOST_INT16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceSetOrigin:
-    """Where a trace set came from and what did not come with it."""
+    """The source of a trace set, and its skipped parts."""
 
     source: str = "memory"
     run: Mapping[str, Any] = field(default_factory=dict)
@@ -45,14 +45,14 @@ class TraceSet:
     Parameters
     ----------
     table
-        Rows of rounds 1.. sorted by question and round, in the schema's types; of a large record a
-        :class:`suffice.trace.lazy.LazyTable`, whose columns are read when asked for.
+        Rows of rounds 1.. sorted by question and round, in the schema's types; for a large record a
+        :class:`suffice.trace.lazy.LazyTable`, which reads columns on first use.
     closed_book
         Rows of round 0, sorted by question; may be empty.
     origin
-        Where the rows came from.
+        Source of the rows.
     known_starts
-        The row of each question's round 1, and how many rows there are, where that is known already.
+        The row of each question's round 1, and the number of rows, if known already.
     """
 
     table: pa.Table  # or a LazyTable, which is used alike
@@ -67,7 +67,7 @@ class TraceSet:
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
-        """The row of each question's round 1, and how many rows there are, (n_questions + 1,)."""
+        """The row of each question's round 1, and the number of rows, (n_questions + 1,)."""
         known = self.known_starts
         if known is not None and known[-1] == self.table.num_rows:  # of the same rows
             return known
@@ -85,7 +85,7 @@ class TraceSet:
 
     @property
     def n_questions(self) -> int:
-        """How many questions there are."""
+        """Number of questions."""
         return len(self.starts) - 1
 
     @cached_property
@@ -95,18 +95,18 @@ class TraceSet:
 
     @property
     def stated_rounds(self) -> int | None:
-        """The full budget as its run document states it; ``None``: it does not."""
+        """The full budget in its run document; ``None``: not stated."""
         stated = self.origin.run.get("rounds")
         return stated if type(stated) is int and 1 <= stated <= MOST_INT16 else None
 
     @property
     def full_budget(self) -> int:
-        """How many rounds a question may take: as stated, or the longest question's if that is more."""
+        """Most rounds of a question: as stated, or the longest question's if that is more."""
         return max(self.n_rounds, self.stated_rounds or 0)
 
     @cached_property
     def n_rounds(self) -> int:
-        """How many rounds there are columns of: the longest question's, or where that was cut all stated."""
+        """Number of round columns: the longest question's, or the stated budget if that question was cut."""
         longest = int(self.last_rounds.max(initial=0))
         if (self.stated_rounds or 0) <= longest or not self.has("stopped_by"):
             return longest
@@ -116,12 +116,12 @@ class TraceSet:
 
     @cached_property
     def exists(self) -> NDArray[np.bool_]:
-        """Which rounds were recorded, (n_questions, n_rounds)."""
+        """The recorded rounds, (n_questions, n_rounds)."""
         return np.arange(self.n_rounds)[None, :] < self.last_rounds[:, None]
 
     @cached_property
     def answered(self) -> NDArray[np.bool_]:
-        """Rounds whose loop was asked for an answer, (n_questions, n_rounds)."""
+        """Rounds with an answer, (n_questions, n_rounds)."""
         return np.equal(self.dense(self.valid("answer")), 1.0)
 
     @cached_property
@@ -130,7 +130,7 @@ class TraceSet:
         return questions, np.arange(self.table.num_rows) - self.starts[questions]
 
     def has(self, column: str) -> bool:
-        """Whether the column is there and not null throughout."""
+        """Whether the column exists and has a value."""
         if column not in self._held:
             table, there = self.table, column in self.table.column_names
             if there and table.num_rows and isinstance(table, LazyTable):
@@ -144,19 +144,19 @@ class TraceSet:
         return {}
 
     def valid(self, column: str) -> NDArray[np.bool_]:
-        """Rows where a column is not null, (n_rows,)."""
+        """Return the rows where a column is not null, (n_rows,)."""
         if isinstance(self.table, LazyTable):
             return self.table.valid(column)
         return self.table.column(column).is_valid().to_numpy()  # type: ignore[no-any-return]
 
     def lengths(self, column: str) -> NDArray[np.float64]:
-        """How long each list of a column is, (n_questions, n_rounds); NaN: null, or no such round."""
+        """Return the length of each list of a column, (n_questions, n_rounds); NaN: null or no such round."""
         if isinstance(self.table, LazyTable):
             return self.dense(self.table.lengths(column))
         return self.dense(pc.list_value_length(self.table.column(column)))
 
     def dense(self, values: NDArray[Any] | pa.ChunkedArray) -> NDArray[np.float64]:
-        """A value per row as float64 (n_questions, n_rounds), stored round-major; NaN: null or absent."""
+        """Return one value per row as float64 (n_questions, n_rounds), round-major; NaN: null or absent."""
         if not isinstance(values, np.ndarray):
             values = pc.cast(values, pa.float64()).combine_chunks().to_numpy(zero_copy_only=False)
         rounds_first = np.full((self.n_rounds, self.n_questions), np.nan)
@@ -165,11 +165,11 @@ class TraceSet:
         return rounds_first.T
 
     def column(self, name: str) -> NDArray[np.float64] | None:
-        """A numeric column as :meth:`dense` gives it; ``None`` when the trace lacks it."""
+        """Return a numeric column as :meth:`dense` does; ``None`` if the trace lacks it."""
         return self.dense(self.table.column(name)) if self.has(name) else None
 
     def batches(self, column: str) -> Iterator[pa.ChunkedArray]:
-        """A column some rows at a time, in any order."""
+        """Yield a column in batches of rows, in any order."""
         if isinstance(self.table, LazyTable):
             return self.table.batches(column)
         return iter([self.table.column(column)])
@@ -185,7 +185,7 @@ class TraceSet:
         return tuple(sorted(names))
 
     def stored_signal(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """The values of a signal of the ``signals`` map, and where it is stored, perhaps as undefined.
+        """Return a signal of the ``signals`` map, and where it is stored, perhaps as undefined.
 
         Both are (n_questions, n_rounds); values are NaN where undefined or not stored.
         """
@@ -200,20 +200,20 @@ class TraceSet:
         return self.dense(values), self.dense(stored) == 1.0
 
     def of_questions(self, column: str) -> list[Any]:
-        """A column's value in round 1 of every question; ``None`` where it is null or not there."""
+        """Return a column's value in round 1 of every question; ``None``: null or absent."""
         if column not in self.table.column_names:
             return [None] * self.n_questions
         values: list[Any] = self._at(column, self.starts[:-1]).to_pylist()
         return values
 
     def attribute(self, name: str) -> list[str | None]:
-        """What a question's own column says, else the run document."""
+        """Return a question's own column, else the run document's entry."""
         stated = self.origin.run.get(name)
         values = (stated if own is None else own for own in self.of_questions(name))
         return [None if value is None else str(value) for value in values]
 
     def first_rounds(self, column: str) -> pa.ChunkedArray:
-        """A column in round 1 of every question, (n_questions,); nulls where it is not there."""
+        """Return a column in round 1 of every question, (n_questions,); nulls if it is absent."""
         if column not in self.table.column_names:
             return pa.chunked_array([pa.nulls(self.n_questions, SCHEMA.field(column).type)])
         return self._at(column, self.starts[:-1])
@@ -224,20 +224,20 @@ class TraceSet:
         return self.table.column(column).take(pa.array(rows))
 
     def of_last_rounds(self, column: str) -> list[Any]:
-        """A column's value in the last round of every question."""
+        """Return a column's value in the last round of every question."""
         values: list[Any] = self._at(column, self.starts[1:] - 1).to_pylist()
         return values
 
     @cached_property
     def questions(self) -> tuple[Question, ...]:
-        """The questions, label-free."""
+        """The questions, without labels."""
         names = [column.key for column in QUESTION_COLUMNS]
         fields = zip(*(self.of_questions(column.name) for column in QUESTION_COLUMNS), strict=True)
         return tuple(Question(**dict(zip(names, values, strict=True))) for values in fields)
 
     @cached_property
     def gold(self) -> tuple[Gold, ...]:
-        """Gold answers and passages, one a question; only fitting and scoring may read it."""
+        """Gold answers and passages of each question; only fitting and scoring may read them."""
         pairs = zip(
             self.of_questions("gold_answers"), self.of_questions("gold_passage_ids"), strict=True
         )
@@ -251,16 +251,16 @@ class TraceSet:
 
     @cached_property
     def splits(self) -> Mapping[str, int]:
-        """How many questions each split holds, in order of name; unnamed ones are left out."""
+        """Number of questions in each split, in order of name; unnamed splits do not count."""
         counted = Counter(self.of_questions("split"))
         return {name: counted[name] for name in sorted(filter(None, counted))}
 
     def in_split(self, name: str) -> NDArray[np.bool_]:
-        """Which questions lie in a split, (n_questions,)."""
+        """Return the questions of a split as a mask, (n_questions,)."""
         return np.asarray(pc.fill_null(pc.equal(self.first_rounds("split"), name), False), bool)
 
     def only_split(self, name: str) -> TraceSet:
-        """The questions of one split; where there are none, an error names the splits there are."""
+        """Return the questions of one split; if it is empty, the error names the existing splits."""
         chosen = self.in_split(name)
         if not chosen.any():
             splits = ", ".join(self.splits) or "none"
@@ -276,14 +276,14 @@ class TraceSet:
         return self.take(chosen)
 
     def how_to_split(self, shares: str = "tune=0.4,eval=0.6") -> str:
-        """The command that draws splits for this record, to end a refusal with."""
+        """The command that draws splits for this record, for the end of an error message."""
         draw = "draw others" if self.splits else "draw splits"
         again = " --replace" if self.splits else ""
         return f"{draw} with: suffice traces split {self.at} --splits {shares}{again} --out NEW"
 
     @property
     def at(self) -> str:
-        """Where the record stands, as a command is told it; ``TRACES`` where no file is it."""
+        """The record's path for a command; ``TRACES`` if it has none."""
         from suffice.trace.store import store_at
 
         source = self.origin.source
@@ -291,19 +291,19 @@ class TraceSet:
         return shlex.quote(source) if named else "TRACES"
 
     def only_questions(self, ids: Iterable[str]) -> TraceSet:
-        """The questions with these ids, as far as they are recorded."""
+        """Return the recorded questions with these ids."""
         wanted = frozenset(ids)
         return self.take(np.array([name in wanted for name in self.question_ids], bool))
 
     def sample(self, count: int, *, seed: int) -> TraceSet:
-        """The questions that :func:`suffice.trace.rounds.records.sampled_ids` draws; the source says so."""
+        """Return a sample by :func:`suffice.trace.rounds.records.sampled_ids`; the source says so."""
         drawn = self.only_questions(sampled_ids(self.question_ids, count, seed=seed))
         said = f"{drawn.n_questions:,} of {self.n_questions:,} questions, seed {seed}"
         source = f"{self.origin.source} (a sample of {said})"
         return replace(drawn, origin=replace(self.origin, source=source))
 
     def take(self, chosen: NDArray[np.bool_]) -> TraceSet:
-        """The questions that a mask (n_questions,) chooses, in the order of the record."""
+        """Return the questions that a mask (n_questions,) selects, in the order of the record."""
         if chosen.dtype != bool or chosen.shape != (self.n_questions,):
             raise UsageError(
                 f"questions are chosen by a mask of shape ({self.n_questions},), found {chosen.dtype} of "
@@ -324,7 +324,7 @@ class TraceSet:
         )
 
     def labelled_by_full_budget(self) -> TraceSet:
-        """The same rounds, each question's last recorded answer standing for its gold answers.
+        """Return the same rounds, with each question's last recorded answer as its gold answer.
 
         A question whose last answer is blank has none.
         """
@@ -336,11 +336,11 @@ class TraceSet:
         return self._with_column_of_questions("gold_answers", gold)
 
     def with_splits(self, splits: Sequence[str | None]) -> TraceSet:
-        """The same rounds, each question in the split named, (n_questions,)."""
+        """Return the same rounds, each question in the named split, (n_questions,)."""
         return self._with_column_of_questions("split", pa.array(splits, pa.string()))
 
     def _with_column_of_questions(self, name: str, values: pa.Array) -> TraceSet:
-        """The same rounds with one value a question."""
+        """Return the same rounds with one value per question."""
         by_row = pa.chunked_array([values.take(pa.array(self._cells[0]))])
         ids = pa.array(self.question_ids, pa.string())
         of = pc.index_in(self.closed_book.column("question_id"), ids).combine_chunks()
@@ -351,7 +351,7 @@ class TraceSet:
         )
 
     def closed_book_rounds(self) -> TraceSet:
-        """Round 0 of every question that has one, as its only round, under the question's own gold."""
+        """Return round 0 of every question that has one, as its only round, with the question's gold."""
         rows = in_memory(self.closed_book)
         firsts = self.table.filter(pc.equal(self.table.column("round"), 1))
         asked = pc.index_in(rows.column("question_id"), value_set=firsts.column("question_id"))
@@ -364,16 +364,16 @@ class TraceSet:
         return replace(self, table=rows, closed_book=rows.slice(0, 0), known_starts=None)
 
     def with_abstention(self, phrases: Iterable[str]) -> TraceSet:
-        """The same record, stating by which phrases its answers abstain.
+        """Return the same record with these phrases of abstention.
 
-        See :func:`suffice.signals.abstained.abstained_signal`; ``abstained`` is computed by them, and what
-        is fitted on the record takes them along.
+        The signal ``abstained`` uses them, and policies fitted on the record keep them; see
+        :func:`suffice.signals.abstained.abstained_signal`.
         """
         run = {**self.origin.run, "abstention": list(phrases)}
         return replace(self, origin=replace(self.origin, run=run))
 
     def views(self, columns: Sequence[str]) -> Iterator[tuple[LoopView, ...]]:
-        """For each question the label-free views of rounds 1, 1..2, ..., carrying only ``columns``."""
+        """Yield each question's views of rounds 1, 1..2, ..., without labels, with only ``columns``."""
         wanted = [
             name for name in ("question", "answer", *columns) if name in self.table.column_names
         ]
@@ -385,7 +385,7 @@ class TraceSet:
             yield tuple(LoopView(text, rounds[:t]) for t in range(1, len(rounds) + 1))
 
     def records(self) -> Iterator[QuestionRecord]:
-        """Every question with all its rounds."""
+        """Yield every question with all its rounds."""
         closed = {row["question_id"]: row for row in in_memory(self.closed_book).to_pylist()}
         table = in_memory(self.table)
         for index, question in enumerate(self.questions):
@@ -395,7 +395,7 @@ class TraceSet:
 
 
 def with_column(table: pa.Table, name: str, values: Sequence[Any] | pa.ChunkedArray) -> pa.Table:
-    """The table, or LazyTable, with a column replaced, or added, by a value for every row."""
+    """Return the table with a column replaced or added, given a value for every row."""
     if not isinstance(values, pa.ChunkedArray):
         values = pa.chunked_array([pa.array(values, type=SCHEMA.field(name).type)])
     if isinstance(table, LazyTable):
@@ -418,18 +418,18 @@ _ENDS = " .,;:!?"  # what a question asked again may end with or not
 
 
 def unit_keys(traces: TraceSet) -> NDArray[np.float64]:
-    """A whole number of every question, equal for those of one unit in any part of any record.
+    """Return an integer for every question, equal within a unit in any part of any record.
 
-    Questions of one ``group`` are a unit, others with those of their text: case, white space and closing
-    punctuation apart. One with neither is a unit of its own. The numbers are hashes below 2**52: two units
-    of a million have one number by chance once in 9,000 records.
+    Questions of one ``group`` are a unit. Others form a unit with questions of equal text, apart from case,
+    white space and closing punctuation. A question with neither is its own unit. The numbers are hashes
+    below 2**52: in a record of a million units two collide with probability 1 in 9,000.
     """
     group = traces.first_rounds("group") if traces.has("group") else None
     return _hashes(traces.first_rounds("question"), group, lambda: traces.question_ids)
 
 
 def keys_of(questions: Sequence[Question]) -> NDArray[np.float64]:
-    """The same of questions that are not recorded yet."""
+    """Return the same for questions that are not recorded yet."""
     return _hashes(
         pa.array([question.text for question in questions], pa.string()),
         pa.array([getattr(question, "group", None) for question in questions], pa.string()),
@@ -469,19 +469,19 @@ _MOST_FILES = 3
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """An entry of run documents and, by what they say of it, the files."""
+    """An entry of run documents, with the files that state each value."""
 
     entry: str
     files: Mapping[str, tuple[str, ...]]
 
     @property
     def between_files(self) -> bool:
-        """Whether one file says this and another that; else one says both, since it was joined of several."""
+        """Whether two files state different values; else one merged file states both."""
         return len({frozenset(names) for names in self.files.values()}) > 1
 
 
 def differences(files: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[Difference, ...]:
-    """What tells the loops of files apart, of those that say it; given their names and run documents."""
+    """Return the entries that tell the loops of files apart, given their names and run documents."""
     said: dict[str, dict[str, dict[str, None]]] = {entry: {} for entry in LOOP}
     for file, run in files:
         for document in _documents(run.get("runs")) or [dict(run)]:
@@ -497,7 +497,7 @@ def differences(files: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[Differe
 
 
 def in_words(found: Sequence[Difference]) -> str:
-    """``they differ in pipeline react (a.parquet), iterative (b.parquet); step 1 (a.parquet), 3``."""
+    """Return ``they differ in pipeline react (a.parquet), iterative (b.parquet); step 1 (a.parquet), 3``."""
     told = []
     for difference in found:
         values = []
@@ -510,13 +510,13 @@ def in_words(found: Sequence[Difference]) -> str:
 
 
 def steps(run: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What a record of this run document went through since it was recorded, and what was joined in it."""
+    """Return the steps of a record since its recording, and the records merged in it."""
     documents = (run, *_documents(run.get("runs")))
     return [step for document in documents for step in _documents(document.get("derived"))]
 
 
 def is_veiled(run: Mapping[str, Any]) -> bool:
-    """Whether names stand in place of the texts: recorded so by :class:`suffice.Watch`, or redacted since."""
+    """Whether names replace its texts, because of :class:`suffice.Watch` or a later redaction."""
     watched = run.get("watch")
     named = isinstance(watched, dict) and watched.get("texts", "all") != "all"
     return named or any(step.get("by") == "redact" for step in steps(run))

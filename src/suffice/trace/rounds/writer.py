@@ -1,4 +1,4 @@
-"""Write traces: whole sets at once, question by question, or the rows of a record with other answers."""
+"""Writer of traces: whole sets, single questions, or rows of a record with other answers."""
 
 from __future__ import annotations
 
@@ -41,23 +41,23 @@ _OF_SHARDS = frozenset({"shard", "shards"})
 def write_traces(
     records: Iterable[QuestionRecord], path: str | Path, *, run: Mapping[str, Any] | None = None
 ) -> None:
-    """Write a trace set: a ``.parquet`` path as one file, which is replaced; to a directory a part is added.
+    """Write a trace set: replace one ``.parquet`` file, or add a file to a directory.
 
     Parameters
     ----------
     records
         At least one question; each with at least one round.
     path
-        Of a directory that holds questions already, the files there stay as they are.
+        In a directory with questions, the existing files stay unchanged.
     run
-        The ``suffice.run`` document of the file written.
+        The file's ``suffice.run`` document.
 
     Raises
     ------
     DataError
-        Naming question, round and column: whatever :func:`~suffice.read` would refuse.
+        For data that :func:`~suffice.read` would refuse, naming question, round and column.
     UsageError
-        When the directory holds one of the questions already; nothing is written then.
+        If the directory holds one of the questions already; then nothing is written.
     """
     rows = records_to_table(records, run)
     _check_rows(rows)
@@ -79,7 +79,7 @@ def write_traces(
 
 
 def write_new(records: Iterable[QuestionRecord], out: Path, run: Mapping[str, Any]) -> None:
-    """Write records to a place that is free, a ``.parquet`` file or a directory: whole, or nothing at all."""
+    """Write records to a free place, a ``.parquet`` file or a directory: whole, or nothing at all."""
     rows = records_to_table(records, run)
     _check_rows(rows)
     with written_aside(out) as aside:
@@ -87,9 +87,9 @@ def write_new(records: Iterable[QuestionRecord], out: Path, run: Mapping[str, An
 
 
 def _check_rows(rows: pa.Table) -> None:
-    """Refuse before writing what reading would refuse after."""
+    """Refuse rows that the reader would refuse."""
     if rows.num_rows == 0:
-        raise DataError("there is no question to write")
+        raise DataError("no question to write; give at least one")
     for problem in find_problems(rows):
         row = rows.select(["question_id", "round"]).slice(problem.position, 1).to_pylist()[0]
         said = f"question {row['question_id']!r}, round {row['round']}: {problem.message}"
@@ -97,7 +97,7 @@ def _check_rows(rows: pa.Table) -> None:
 
 
 def write_trace_set(traces: TraceSet, path: str | Path) -> Path:
-    """Write a trace set with every column it carries; the file written."""
+    """Write a trace set with all its columns; return the file."""
     both = (traces.table, traces.closed_book)
     rows = pa.concat_tables(map(in_memory, both), promote_options="default")
     metadata = QUESTION_ROWS.stamped(traces.origin.run).metadata
@@ -112,7 +112,7 @@ def question_writer(
     kind: RowSet[Any] = QUESTION_ROWS,
     shard: Shard | None = None,
 ) -> RecordWriter[Any]:
-    """A writer of finished questions; see :class:`suffice.trace.recording.RecordWriter`."""
+    """Return a writer of finished questions; see :class:`suffice.trace.recording.RecordWriter`."""
     own = {} if shard is None else {"shard": shard.number, "shards": shard.of}
     return RecordWriter(
         kind,
@@ -124,7 +124,7 @@ def question_writer(
 
 
 def check_settings(path: str | Path, *, run: Mapping[str, Any], may_differ: frozenset[str]) -> None:
-    """Refuse a ``path`` recorded with other settings, before what is long in preparing is begun."""
+    """Refuse a ``path`` recorded with other settings, before any long preparation."""
     root = Path(path)
     before = recorded_before(root, QUESTION_ROWS)
     check_goes_on(root, before, run, may_differ=may_differ | _OF_SHARDS)
@@ -160,19 +160,19 @@ _READ = ("query", "passages", "intermediate_answer", *_ANSWERED)
 
 @dataclass(frozen=True)
 class QuestionRows:
-    """Rows of rounds 1.. in order, and that of round 0 where there is one, with all columns they have."""
+    """Rows of a question's rounds from 1 in order, and of its round 0 if any, with all columns."""
 
     rows: pa.Table
     closed_book: pa.Table
 
     @property
     def id(self) -> str:
-        """The question's key."""
+        """The question's id."""
         return str(self.rows.column("question_id")[0].as_py())
 
     @property
     def question(self) -> str:
-        """Its text."""
+        """The question's text."""
         return str(self.rows.column("question")[0].as_py())
 
     @cached_property
@@ -182,14 +182,14 @@ class QuestionRows:
 
     @cached_property
     def own(self) -> NDArray[np.bool_]:
-        """Rounds that the loop answered itself, (n_rounds,)."""
+        """Rounds that the loop itself answered, (n_rounds,)."""
         return np.array(
             [held.answer is not None and not held.probed for held in self.rounds], np.bool_
         )
 
     @cached_property
     def blind(self) -> NDArray[np.bool_]:
-        """Rounds up to which nothing was found, (n_rounds,)."""
+        """Rounds up to which the loop found nothing, (n_rounds,)."""
         found = [
             bool(held.passages) or held.intermediate_answer is not None for held in self.rounds
         ]
@@ -198,17 +198,17 @@ class QuestionRows:
 
     @cached_property
     def textless(self) -> int:
-        """How many of its passages have no text."""
+        """Number of its passages without a text."""
         return sum(passage.text is None for held in self.rounds for passage in held.passages or ())
 
     @cached_property
     def rounds(self) -> tuple[Round, ...]:
-        """What was found, asked and answered in them, and what that cost."""
+        """Its rounds with passages, queries, answers and usage."""
         read = [name for name in _READ if name in self.rows.column_names]
         return tuple(round_from_row(row) for row in self.rows.select(read).to_pylist())
 
     def filled(self, answered: Mapping[int, Round], schema: pa.Schema) -> pa.Table:
-        """The rows in the columns of ``schema``, some with another answer; the loop's own are kept beside."""
+        """Return the rows in ``schema``'s columns, some with another answer beside the loop's own."""
         written = {place: round_cells(round_) for place, round_ in answered.items()}
         cells: dict[str, Mapping[int, Any]] = {
             name: {place: row[name] for place, row in written.items()} for name in _ANSWERED
@@ -246,7 +246,7 @@ class QuestionRows:
 
 
 def question_rows(traces: TraceSet, corpus: Sequence[Passage] = ()) -> Iterator[QuestionRows]:
-    """Every question; passages without a text get that of the corpus' passage of the same id."""
+    """Yield every question; passages without a text get that of the same id in the corpus."""
     table = _with_texts(in_memory(traces.table), corpus).combine_chunks()
     closed_book = in_memory(traces.closed_book)
     zeros = closed_book.column("question_id").to_pylist()
@@ -273,7 +273,7 @@ def _with_texts(table: pa.Table, corpus: Sequence[Passage]) -> pa.Table:
 
 
 def evidence_sha256(traces: TraceSet) -> str:
-    """Of the questions, what their rounds found and what was answered, in whatever files they lie."""
+    """Return a hash of all questions, passages and answers, independent of the files."""
     digest = hashlib.sha256()
     there = [name for name in _EVIDENCE if name in traces.table.column_names]
     for batch in traces.table.select(there).to_batches(max_chunksize=1024):
@@ -291,7 +291,7 @@ class _Tables(RowSet[pa.Table]):
 
 
 def rows_of(traces: TraceSet, *, beside: bool) -> RowSet[pa.Table]:
-    """How the questions of this record are kept, ``beside`` with columns of what its loop answered itself."""
+    """Return the row format of this record, with columns ``beside`` it for the loop's own answers."""
     types = {
         field.name: field.type for field in traces.table.schema if field.name not in SCHEMA.names
     }

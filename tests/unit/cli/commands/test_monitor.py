@@ -41,7 +41,7 @@ def test_a_record_is_watched_and_its_alarms_are_lines(
     assert first["loss"]["estimate"] == 1.0
     (alarm,) = map(json.loads, lines.read_text().splitlines())
     assert (alarm["alarm"], alarm["evidence"]["promised"]) == ("loss", 0.1)
-    assert shown.err.count("loss alarm: stopping loses more than was promised") == 1
+    assert shown.err.count("loss alarm: stopping loses more than promised") == 1
     assert main(["monitor", record, "--policy", rule, "--reference", record]) == 0
     assert "100.0 [" in " ".join(capsys.readouterr().out.split())
 

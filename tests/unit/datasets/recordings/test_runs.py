@@ -261,7 +261,7 @@ BAD_SPANS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda it: spans_of(it).remove(_first_agent(it)), "agent"),
     (_two_agents, "AAAAAAAAAAM"),
     (_circle, "parents"),
-    (lambda it: spans_of(it).append({**spans_of(it)[0], "name": "else"}), "stands twice"),
+    (lambda it: spans_of(it).append({**spans_of(it)[0], "name": "else"}), "twice"),
     (lambda it: spans_of(it)[0].update(startTimeUnixNano="soon"), "nanoseconds"),
     (lambda it: spans_of(it)[0].pop("spanId"), "without"),
     (_attribute("gen_ai.usage.input_tokens", {"intValue": "-5"}), "gen_ai.usage.input_tokens"),

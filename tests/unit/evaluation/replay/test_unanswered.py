@@ -83,7 +83,7 @@ def test_scores_and_signals_that_read_answers_are_undefined_there(traces: TraceS
     first = next(traces.records()).rounds[0]
     why = why_undefined(SIGNALS["abstained"], LoopView("?", (first,)))
     assert why is not None
-    assert why.why == "the loop was not asked for an answer in this round"
+    assert why.why == "this round has no answer"
 
 
 def test_a_policy_that_stops_there_has_costs_and_no_score(traces: TraceSet) -> None:

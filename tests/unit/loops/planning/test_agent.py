@@ -352,5 +352,5 @@ def test_a_plan_is_judged_by_every_hidden_constraint(
 def test_the_same_run_twice_is_refused(tmp_path: Path) -> None:
     model = ScriptedModel(reply, api="chat")
     twice = jobs(model, 1) * 2
-    with pytest.raises(UsageError, match="two jobs are the run"):
+    with pytest.raises(UsageError, match="two jobs"):
         record_plans(twice, tmp_path / "plans", PlanRecorderSettings(run=RUN))

@@ -140,7 +140,7 @@ class TestOddInputs:
         assert detector.asked == [("Open it", "Close it"), ("Tag it", "Close it")]
 
     def test_no_candidates_and_no_steps_are_refused(self) -> None:
-        with pytest.raises(UsageError, match="compares candidates"):
+        with pytest.raises(UsageError, match="needs candidates"):
             published().act([], [], step=1, total_steps=6)
         with pytest.raises(UsageError, match="total_steps=0"):
             published().act(ALIKE, [], step=1, total_steps=0)

@@ -72,7 +72,7 @@ def test_rounds_below_the_threshold_stop_and_ties_stop_by_lot() -> None:
     [
         ([("x", "x", "x", "y")], "= 0.4056 < 0.5 at round 1"),
         ([("w", "x", "y", "z")], "= 1 >= 0.5 at round 1"),
-        ([("", "", "", "")], "is undefined (every sample normalises to nothing) at round 1"),
+        ([("", "", "", "")], "is undefined (every sample is empty after normalization) at round 1"),
         ([("w", "x", "y", "z")] * 3, "full budget of 3 rounds"),
     ],
 )

@@ -107,7 +107,7 @@ def test_the_verdict_carries_the_cost_of_its_own_call() -> None:
 def test_an_unparsable_reply_is_undefined_and_paid() -> None:
     verdict = judge_support(VIEW, ScriptedModel(["4/5"], api="chat"))
     assert math.isnan(verdict.value)
-    assert verdict.failure == "no lone 1-5 in the reply '4/5'"
+    assert verdict.failure == "no single rating 1-5 in the reply '4/5'"
     assert verdict.usage.judge_calls == 1
 
 
