@@ -24,7 +24,9 @@ def test_the_wheel_is_built_installed_and_run(tmp_path: Path) -> None:
     assert {name.split("/")[0].split("-")[0] for name in names} == {"suffice"}
     place = tmp_path / "installed"
     subprocess.run([*pip, "install", "--no-deps", "--target", str(place), str(wheel)], check=True)
-    code = "import suffice, sys; print(suffice.__file__); print(suffice.read('example').n_questions)"
+    code = (
+        "import suffice, sys; print(suffice.__file__); print(suffice.read('example').n_questions)"
+    )
     told = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,

@@ -38,7 +38,7 @@ from suffice.results.formats import (
     percent,
     points,
 )
-from suffice.results.markup import Html, data_table, element, join, shorten
+from suffice.results.markup import Html, data_table, element, join
 from suffice.stats.intervals import Interval
 
 _COSTS = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens")

@@ -150,7 +150,7 @@ def test_the_most_confident_answer_is_returned_and_one_without_confidence_refuse
             tokens = [{"token": answer, "logprob": logprob}]
             loop.observe(answer=answer, logprobs=tokens)
     assert (loop.answer, loop.answer_round) == ("b", 2)
-    with pytest.raises(UsageError, match="answer=.most-confident"):
+    with pytest.raises(UsageError, match=r"answer=.most-confident"):
         Watch(STABLE, answer="most-confident")
 
 
