@@ -150,7 +150,7 @@ def test_the_most_confident_answer_is_returned_and_one_without_confidence_refuse
             tokens = [{"token": answer, "logprob": logprob}]
             loop.observe(answer=answer, logprobs=tokens)
     assert (loop.answer, loop.answer_round) == ("b", 2)
-    with pytest.raises(UsageError, match="answer=.most-confident"):
+    with pytest.raises(UsageError, match="most-confident"):
         Watch(STABLE, answer="most-confident")
 
 
@@ -345,7 +345,7 @@ def test_misuse_is_said() -> None:
     with pytest.raises(UsageError, match="was not entered"):
         loop.observe(answer="Oslo")
     with loop:
-        with pytest.raises(UsageError, match=r"'a' is under way"):
+        with pytest.raises(UsageError, match="'a' is"):
             watch.question("Where?", question_id="a")
         with pytest.raises(UsageError, match=r"takes .*'anser'"):
             loop.observe(anser="Oslo")
