@@ -242,7 +242,7 @@ class Loop:
 
         self._check_open()
         if not self.rounds:
-            raise UsageError("answered() needs an observed round; call observe(...) first")
+            raise UsageError("answered() before a round was observed; call observe(...) first")
         unknown = held.keys() - OF_ANSWER
         if unknown:
             raise UsageError(
