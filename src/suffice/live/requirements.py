@@ -49,7 +49,7 @@ def choose_policy(
     if ready is None:
         if rule_needs(name).fitting:
             raise UsageError(
-                f"rule {name!r} has parts that need fitting on traces; type: suffice fit rule "
+                f"rule {name!r} has parts that must be fitted on traces; type: suffice fit rule "
                 "RULE TRACES --out policy.json, then --policy policy.json"
             )
         return ChosenPolicy(policy=Rule(rule=name, abstention=abstention))

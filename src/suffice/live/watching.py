@@ -132,7 +132,7 @@ class Watching:
         if self.writer is not None and self.writer.problem is not None:
             self.warn(
                 "record",
-                f"the recording of loops fails: {self.writer.problem}. The loops go on; rounds that are not "
+                f"loops are not recorded: {self.writer.problem}. The loops go on; rounds that are not "
                 "written by the end are lost, and lost_rounds counts them",
             )
 
