@@ -81,7 +81,7 @@ def test_a_text_where_a_policy_is_due(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"nowhere\.json"):
         suffice.Controller("nowhere.json")
     with pytest.raises(
-        UsageError, match=r"suffice\.Rule\(TEXT\), is wanted, found 'answer_stable'"
+        UsageError, match=r"suffice\.Rule\(TEXT\), is (wanted|needed), found 'answer_stable'"
     ):
         suffice.save_policy("answer_stable", tmp_path / "p.json")  # type: ignore[arg-type]
     path = suffice.save_policy(FixedPolicy(2), tmp_path / "p.json", max_rounds=4)

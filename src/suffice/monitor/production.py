@@ -38,7 +38,7 @@ _SAYS = {
     "calibration": "answers are not right as often as the policy's confidence says",
     "coverage": "answer sets miss more often than promised",
     "exchangeability": "answers differ from those of the calibration; coverage is not proven to fall",
-    "loss": "stopping loses more than was promised",
+    "loss": "stopping loses more than promised",
     "exploration": "the share of explored questions is not the configured one, so losses may be wrong",
 }
 KINDS = tuple(_SAYS)

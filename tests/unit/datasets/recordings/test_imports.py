@@ -114,7 +114,7 @@ BAD: list[tuple[str, list[dict[str, Any]], str]] = [
         [{"q": "?", "a": "x", "docs": ["d"]}],
         "passage_ids=NAME",
     ),
-    ("question_id=qid,answer=a", [{"qid": "", "a": "x"}], "tells"),
+    ("question_id=qid,answer=a", [{"qid": "", "a": "x"}], "qid"),
 ]
 
 
