@@ -71,7 +71,7 @@ def test_what_can_decide(tmp_path: Path) -> None:
     for name in ("oracle-f1", "closed-book"):
         with pytest.raises(UsageError, match=name):
             choose_policy(name)
-    with pytest.raises(UsageError, match="fitting"):
+    with pytest.raises(UsageError, match="must be fitted"):
         choose_policy("calibrated(overlap) > 0.2")
     with pytest.raises(DataError, match="no such policy file"):
         choose_policy("missing.json")

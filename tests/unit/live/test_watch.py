@@ -360,7 +360,7 @@ def test_misuse_is_said() -> None:
             assert loop.observe(answer="Oslo").stop
     with pytest.raises(UsageError, match="'a' ended"):
         loop.observe(answer="Oslo")
-    with pytest.raises(UsageError, match="only once"), loop:
+    with pytest.raises(UsageError, match="once"), loop:
         pass
 
 

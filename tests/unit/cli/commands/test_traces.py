@@ -106,7 +106,7 @@ def test_labels_are_added_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixt
     (tmp_path / "l.csv").write_text("id,gold\na,Oslo\nz,Rome\n")
     words = ["traces", "label", raw, str(tmp_path / "l.csv"), "--out", new]
     words += ["--columns", "question_id=id,gold_answers=gold"]
-    refused(run(*words), "1 of 2 labelled questions are not in")
+    refused(run(*words), "1 of 2 labeled questions")
     assert main([*words, "--skip-unknown"]) == 0
     told = capsys.readouterr()
     assert told.out == f"wrote {new}: 2 questions, 2 rounds\n"
