@@ -52,7 +52,7 @@ check: $(VENV)/.dev $(SITE)/.ready ## format, lint, types, generated docs, prose
 	$(BIN)/python tools/python_page.py --check
 	$(BIN)/python tools/supply.py --check
 	$(BIN)/python tools/sizes.py
-	$(BIN)/python tools/prose.py README.md $(wildcard docs/*.md docs/*/*.md)
+	$(BIN)/python tools/prose.py
 	$(SITE)/bin/zensical build --strict
 
 format: $(VENV)/.dev ## format and mend what can be mended
