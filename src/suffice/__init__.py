@@ -167,7 +167,7 @@ _MOVED = {
     "traces_info": ("measures.contents", "suffice.traces.info"),
     "write_traces": ("trace.rounds.writer", "suffice.write"),
 }
-"""Names of before: where each lives and what stands for it; they go with the next version."""
+"""Deprecated names: the home of each, and its replacement. The next version removes them."""
 
 _GONE = {
     "sweep": "suffice.choose(record, rule='overlap > ?')",

@@ -11,8 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from suffice.errors import UsageError
-
 if TYPE_CHECKING:
     from suffice.contracts import ChatModel, Encoder, Retriever, StopPolicy
     from suffice.costs.usage import CostModel
@@ -167,6 +165,7 @@ def replay(
     >>> [round(policy.mean_rounds, 2) for policy in compared.policies]
     [5.0, 2.93]
     """
+    from suffice.costs.usage import CostModel
     from suffice.evaluation.replay.compare import compare
     from suffice.evaluation.settings import ComparisonSettings
 
@@ -178,6 +177,7 @@ def replay(
         metric=metric,
         f1_kind=f1,
         cost=cost,
+        cost_model=cost_model or CostModel(),
         answer=answer,
         weights=weights,
         fit_on=fit_on,
@@ -185,8 +185,6 @@ def replay(
         resamples=resamples,
         seed=seed,
     )
-    if cost_model is not None:
-        settings = replace(settings, cost_model=cost_model)
     return compare(record, settings).result
 
 
@@ -266,6 +264,7 @@ def choose(
     >>> choice = suffice.choose("example", max_loss=0.05)
     >>> suffice.save_policy(choice.policy, "policy.json")  # doctest: +SKIP
     """
+    from suffice.costs.usage import CostModel
     from suffice.evaluation.choose.procedure import choose as chosen
     from suffice.evaluation.settings import ChoiceSettings
 
@@ -290,13 +289,12 @@ def choose(
         metric=metric,
         f1_kind=f1,
         cost=cost,
+        cost_model=cost_model or CostModel(),
         tune_split=tune_split,
         split=split,
         resamples=resamples,
         seed=seed,
     )
-    if cost_model is not None:
-        settings = replace(settings, cost_model=cost_model)
     return chosen(record, settings)
 
 
@@ -347,6 +345,7 @@ def search(
     DataError
         For a missing split.
     """
+    from suffice.costs.usage import CostModel
     from suffice.evaluation.choose.search import search as searched
     from suffice.evaluation.settings import SearchSettings
 
@@ -361,13 +360,12 @@ def search(
         metric=metric,
         f1_kind=f1,
         cost=cost,
+        cost_model=cost_model or CostModel(),
         tune_split=tune_split,
         eval_split=split,
         resamples=resamples,
         seed=seed,
     )
-    if cost_model is not None:
-        settings = replace(settings, cost_model=cost_model)
     return searched(record, settings)
 
 
@@ -449,7 +447,7 @@ def fit(
     split
         The split to fit on; ``None``: ``tune``.
     run
-        Progress reports of a long training, and the place of its checkpoint.
+        Progress reports of a long training.
     options
         Options of the method, by their names in ``suffice fit METHOD --help``.
 
@@ -464,15 +462,9 @@ def fit(
     >>> suffice.fit("rule", "example", rule="answer_repeats").kind
     'rule'
     """
-    from suffice.policies.defaults import FIT_SPLIT
-    from suffice.policies.fitting import fit_rule
     from suffice.policies.registry import fit_method
 
-    if method != "rule":
-        return fit_method(method, record, preset, split, run=run, **options)
-    if not isinstance(rule := options.pop("rule", None), str):
-        raise UsageError("a rule needs its text; type suffice.fit('rule', record, rule='...')")
-    return fit_rule(rule, record, split=split or FIT_SPLIT, **options)
+    return fit_method(method, record, preset, split, run=run, **options)
 
 
 def ask(
@@ -539,8 +531,10 @@ def ask(
     """
     from suffice.live.answering import AskSettings
     from suffice.live.answering import ask as answered
+    from suffice.live.watching import Budgets
     from suffice.llm.connect import connect
     from suffice.retrieval.corpus import read_corpus
+    from suffice.retrieval.retrievers import Retrieval
 
     settings = AskSettings(
         pipeline=pipeline,
@@ -551,11 +545,9 @@ def ask(
         choose=answer,
         decline_below=decline_below,
         encoder=encoder,
+        budgets=budgets or Budgets(),
+        retrieval=retrieval or Retrieval(),
     )
-    if budgets is not None:
-        settings = replace(settings, budgets=budgets)
-    if retrieval is not None:
-        settings = replace(settings, retrieval=retrieval)
     passages = read_corpus(corpus).passages if isinstance(corpus, str | Path) else corpus
     if model is None or isinstance(model, str):
         model = connect(llm, model)

@@ -76,7 +76,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     search = SearchSettings(
         signals=("answer_stable", "answer_token_margin", "overlap"), form="dnf", grid=10
     )
-    parts = report_parts(traces, comparison, PartsSettings(search=search, naive=True))
+    parts = report_parts(traces, comparison, PartsSettings(search=search))
     data = report_data(traces, comparison.result, parts)
     path = tmp_path_factory.mktemp("report") / "report.html"
     path.write_text(render_report(data), encoding="utf-8")

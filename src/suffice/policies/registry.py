@@ -125,23 +125,7 @@ def fit_method(
     run: FitRun | None = None,
     **options: Any,
 ) -> StopPolicy:
-    """Fit a method by its name.
-
-    Parameters
-    ----------
-    name, traces, preset, split
-        Which method, and what it reads (``None``: split tune).
-    run
-        Who watches a training; nothing to methods that do not train.
-    options
-        Fields of the settings of the method's preset, such as ``calibrator`` of the corrected tasr. One
-        that is ``None`` counts as not given.
-
-    Raises
-    ------
-    UsageError
-        For an unknown method, listing the known ones, and an option its preset does not take.
-    """
+    """Fit a method by its name; see :func:`suffice.fit`. An option that is ``None`` counts as not given."""
     from suffice.measures.measures import Measures
     from suffice.policies.defaults import FIT_SPLIT
 

@@ -117,7 +117,6 @@ class PartsSettings:
 
     parts: tuple[str, ...] = field(default_factory=lambda: PARTS)
     search: SearchSettings | None = None
-    naive: bool = False
     confidence: str | None = None
 
     def __post_init__(self) -> None:
@@ -132,7 +131,6 @@ class ReportParts:
 
     contents: Mapping[str, Any] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
-    naive: bool = False
 
     def __getitem__(self, name: str) -> Any:
         """The part of this name."""
@@ -142,7 +140,7 @@ class ReportParts:
         """Strict JSON, null for what is not there; the costs stand in the replay's own document."""
         documents = {name: as_json(self[name]) for name in _PARTS if name != "costs"}
         if isinstance(searched := self["search"], SearchResult):
-            documents["search"] = searched.to_json(naive=self.naive)
+            documents["search"] = searched.to_json()
         return {**documents, "left_out": dict(self.left_out)}
 
 
@@ -213,7 +211,7 @@ def report_parts(
             parts[name] = found
         else:
             left_out["question types" if name == "types" else name] = why
-    return ReportParts(contents=parts, left_out=left_out, naive=settings.naive)
+    return ReportParts(contents=parts, left_out=left_out)
 
 
 Array = NDArray[np.float64]
