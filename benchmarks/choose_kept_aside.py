@@ -36,8 +36,8 @@ from suffice.evaluation.choose.bounds import Promise
 from suffice.evaluation.choose.candidates import LATEST, Candidate, Candidates
 from suffice.evaluation.choose.choice import Choice
 from suffice.evaluation.choose.proof import Along, paths_of, prove
-from suffice.evaluation.replay.runner import ReplaySettings, replay
-from suffice.evaluation.settings import LOSSES, ChoiceSettings
+from suffice.evaluation.replay.runner import replay
+from suffice.evaluation.settings import LOSSES, ChoiceSettings, ComparisonSettings
 from suffice.measures.measures import Measures
 from suffice.policies.registry import nameable_methods
 from suffice.stats.p_values import student_t_upper
@@ -141,7 +141,7 @@ def attempts(record: Measures, seed: int) -> Iterator[dict[str, OnTheThird | Non
 
 def on_the_third(third: Measures, candidate: Candidate, choice: Choice) -> OnTheThird:
     """What a candidate loses and saves there."""
-    settings = ReplaySettings(
+    settings = ComparisonSettings(
         baseline=candidate.policy.name, resamples=2, cost=choice.axis.name, answer=candidate.answer
     )
     result = replay(third, [candidate.policy], settings)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from suffice.evaluation.diagnose.report_data import ReportData, report_data
 from suffice.evaluation.replay.named_policies import NamedPolicy, named_policies
-from suffice.evaluation.replay.runner import ReplaySettings, replay
+from suffice.evaluation.replay.runner import replay
+from suffice.evaluation.settings import ComparisonSettings
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.stats.conformal import Threshold
 from suffice.testing.traces import make_record, to_trace_set
@@ -46,5 +47,5 @@ def told(
         *named_policies(traces, ["fixed-1"]),
         NamedPolicy(name=name, kind="micp", preset="corrected", policy=policy),
     ]
-    result = replay(traces, built, ReplaySettings(baseline="fixed-1", resamples=50))
+    result = replay(traces, built, ComparisonSettings(baseline="fixed-1", resamples=50))
     return report_data(traces, result)

@@ -19,8 +19,8 @@ from suffice.evaluation.diagnose.report_data import (
 )
 from suffice.evaluation.replay.compare import Comparison
 from suffice.evaluation.replay.named_policies import NamedPolicy, named_policies
-from suffice.evaluation.replay.runner import ReplaySettings, replay
-from suffice.evaluation.settings import SearchSettings
+from suffice.evaluation.replay.runner import replay
+from suffice.evaluation.settings import ComparisonSettings, SearchSettings
 from suffice.interface import choose
 from suffice.measures.measures import Measures
 from suffice.testing.traces import make_record, to_trace_set
@@ -59,7 +59,7 @@ def build_report(
     """A replay of these policies and rules against the first of them."""
     traces = to_trace_set(records)
     built = named_policies(traces, names, rules)
-    settings = ReplaySettings(
+    settings = ComparisonSettings(
         baseline=built[0].name,
         resamples=200,
         cost=cost,
@@ -103,7 +103,7 @@ def gathered() -> Gathered:
         NamedPolicy(name="certified", kind="certified", preset=None, policy=certified.policy),
     ]
     result = replay(
-        evaluated, built, ReplaySettings(baseline="fixed-3", split="eval", resamples=60)
+        evaluated, built, ComparisonSettings(baseline="fixed-3", split="eval", resamples=60)
     )
     comparison = Comparison(measures=Measures(evaluated), result=result)
     signals = ("answer_stable", "answer_token_margin", "overlap")

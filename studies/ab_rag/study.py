@@ -22,7 +22,7 @@ from suffice.evaluation.diagnose.reliability import wilson
 from suffice.evaluation.replay.compare import Comparison, compare
 from suffice.evaluation.replay.named_policies import NamedPolicy
 from suffice.evaluation.replay.results import PolicyResult
-from suffice.evaluation.replay.runner import ReplaySettings, replay
+from suffice.evaluation.replay.runner import replay
 from suffice.evaluation.settings import ComparisonSettings, DiagnosisSettings, FittedElsewhere
 from suffice.measures.measures import Measures
 from suffice.options import Option, read_grid
@@ -185,7 +185,7 @@ def _swept(comparison: Comparison, taus: Sequence[float]) -> Sequence[PolicyResu
     ]
     if not candidates:
         return ()
-    settings = ReplaySettings(
+    settings = ComparisonSettings(
         baseline=candidates[0].name,
         split=result.split,
         f1_kind=result.f1_kind,

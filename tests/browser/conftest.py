@@ -19,8 +19,8 @@ from suffice.evaluation.choose.procedure import choose
 from suffice.evaluation.diagnose.report_data import PartsSettings, report_data, report_parts
 from suffice.evaluation.replay.compare import Comparison
 from suffice.evaluation.replay.named_policies import NamedPolicy, named_policies
-from suffice.evaluation.replay.runner import ReplaySettings, replay
-from suffice.evaluation.settings import ChoiceSettings, SearchSettings
+from suffice.evaluation.replay.runner import replay
+from suffice.evaluation.settings import ChoiceSettings, ComparisonSettings, SearchSettings
 from suffice.measures.measures import Measures
 from suffice.report.page import render_report
 from suffice.testing.traces import to_trace_set
@@ -69,7 +69,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         *named_policies(traces, names, [LONG_RULE]),
         NamedPolicy(name="certified", kind="certified", preset=None, policy=certified),
     ]
-    settings = ReplaySettings(baseline="fixed-3", resamples=100)
+    settings = ComparisonSettings(baseline="fixed-3", resamples=100)
     comparison = Comparison(
         measures=Measures(traces), result=replay(traces, built, settings, ["a note"])
     )

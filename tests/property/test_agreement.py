@@ -16,7 +16,7 @@ from suffice.costs.usage import CostModel
 from suffice.evaluation.choose.search import search
 from suffice.evaluation.replay.compare import compare
 from suffice.evaluation.replay.named_policies import named_policies
-from suffice.evaluation.replay.runner import ReplaySettings, replay
+from suffice.evaluation.replay.runner import replay
 from suffice.evaluation.settings import ComparisonSettings, SearchSettings
 from suffice.interface import choose
 from suffice.measures.measures import Measures
@@ -53,7 +53,7 @@ def test_on_gold_answers_of_the_full_budget_agreement_is_em_and_f1(
     """
     answers = [played.answer_text for record in records for played in record.rounds]
     assume(all(answer_form(answer) == normalize_answer(answer) for answer in answers))
-    how = ReplaySettings(baseline="fixed-1", resamples=20, cost="rounds")
+    how = ComparisonSettings(baseline="fixed-1", resamples=20, cost="rounds")
     results = []
     for traces, metric in ((to_trace_set(records), "agreement"), (of_full_budget(records), "f1")):
         measures = Measures(traces).by(metric)  # type: ignore[arg-type]

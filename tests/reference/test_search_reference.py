@@ -12,8 +12,8 @@ import pytest
 from suffice.costs.usage import CostModel
 from suffice.evaluation.choose.search import search
 from suffice.evaluation.replay.named_policies import named_policies
-from suffice.evaluation.replay.runner import ReplaySettings, replay
-from suffice.evaluation.settings import SearchSettings
+from suffice.evaluation.replay.runner import replay
+from suffice.evaluation.settings import ComparisonSettings, SearchSettings
 from suffice.measures.measures import Measures
 from suffice.signals.signal_table import signal_table
 from suffice.trace.rounds.reader import read_traces
@@ -128,7 +128,7 @@ def replays_alike(traces: TraceSet, settings: SearchSettings, every: int) -> Non
     again = replay(
         traces.only_split(settings.eval_split),
         named,
-        ReplaySettings(baseline="fixed-1", resamples=2),
+        ComparisonSettings(baseline="fixed-1", resamples=2),
     )
     for rule, found in zip(chosen, again.policies[1:], strict=True):
         assert found.f1 == pytest.approx(rule.f1, abs=1e-12)

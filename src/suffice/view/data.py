@@ -27,7 +27,8 @@ from suffice.evaluation.replay.named_policies import (
     runnable,
     usual_names,
 )
-from suffice.evaluation.replay.runner import ReplaySettings, Runner
+from suffice.evaluation.replay.runner import Runner
+from suffice.evaluation.settings import ComparisonSettings
 from suffice.measures.costs import CostAxis
 from suffice.measures.measures import Measures
 from suffice.measures.seen import record_banners
@@ -272,8 +273,8 @@ class RecordView:
             _ = measures.costs(self._replay.cost_model).at_stops(reads)[self.axis.name]
 
     @cached_property
-    def _replay(self) -> ReplaySettings:
-        return ReplaySettings(baseline=f"fixed-{self.traces.n_rounds}", cost=self.settings.cost)
+    def _replay(self) -> ComparisonSettings:
+        return ComparisonSettings(baseline=f"fixed-{self.traces.n_rounds}", cost=self.settings.cost)
 
     def _replayed(self, candidate: NamedPolicy) -> PolicyColumns:
         axis = self.axis

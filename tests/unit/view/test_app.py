@@ -14,7 +14,8 @@ from starlette.testclient import TestClient
 
 from suffice import Round, Watch
 from suffice.evaluation.replay.named_policies import named_policies
-from suffice.evaluation.replay.runner import ReplaySettings, replay
+from suffice.evaluation.replay.runner import replay
+from suffice.evaluation.settings import ComparisonSettings
 from suffice.measures.measures import Measures
 from suffice.monitor.following import Following
 from suffice.monitor.production import Production, ProductionSettings
@@ -81,7 +82,7 @@ def ask(client: TestClient, path: str, **query: Any) -> Any:
 def test_figures_are_those_of_a_replay(client: TestClient, traces: TraceSet) -> None:
     part = Measures(traces).only_split("eval")
     policies = named_policies(traces, ["tasr", "fixed-1", "fixed-3"], [RULE])
-    result = replay(part, policies, ReplaySettings(baseline="fixed-3", cost="rounds"))
+    result = replay(part, policies, ComparisonSettings(baseline="fixed-3", cost="rounds"))
     record = ask(client, "record")
     assert record["split"] == "eval"
     told = {policy["name"]: policy for policy in record["policies"]}

@@ -27,8 +27,8 @@ from suffice.evaluation.replay.named_policies import (
     numbered,
     runnable,
 )
-from suffice.evaluation.replay.runner import ReplaySettings, Runner
-from suffice.evaluation.settings import ChoiceSettings
+from suffice.evaluation.replay.runner import Runner
+from suffice.evaluation.settings import ChoiceSettings, ComparisonSettings
 from suffice.measures.costs import CostAxis, CostBook, policy_reads
 from suffice.measures.measures import Measures
 from suffice.measures.seen import Seen
@@ -417,7 +417,7 @@ class Kept:
         runner = Runner(
             kept,
             [member.policy for member in members],
-            ReplaySettings(
+            ComparisonSettings(
                 f1_kind=settings.f1_kind, cost_model=settings.cost_model, answer=settings.answer
             ),
         )

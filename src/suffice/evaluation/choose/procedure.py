@@ -40,8 +40,8 @@ from suffice.evaluation.choose.proof import (
 from suffice.evaluation.replay.answers import answer_rounds
 from suffice.evaluation.replay.compare import Comparison
 from suffice.evaluation.replay.results import ReplayResult
-from suffice.evaluation.replay.runner import ReplaySettings, replay
-from suffice.evaluation.settings import USUAL_LOSS, ChoiceSettings
+from suffice.evaluation.replay.runner import replay
+from suffice.evaluation.settings import USUAL_LOSS, ChoiceSettings, ComparisonSettings
 from suffice.measures.costs import CostAxis
 from suffice.measures.measures import Measures, Traces
 from suffice.measures.seen import record_banners
@@ -289,7 +289,7 @@ def _replayed(
     return replay(
         measures,
         [candidate.policy for candidate in shown.values()],
-        ReplaySettings(
+        ComparisonSettings(
             baseline=full.policy.name,
             split=split,
             f1_kind=settings.f1_kind,

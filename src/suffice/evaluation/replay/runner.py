@@ -52,9 +52,6 @@ from suffice.stats.intervals import Sums, from_sums, resampled_means, with_rare_
 from suffice.stats.units import unit_means, unit_weights
 from suffice.trace.rounds.trace_set import TraceSet
 
-ReplaySettings = ComparisonSettings
-"""What a comparison is asked; ``split`` says which questions these are, policies and rules are candidates."""
-
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -76,7 +73,7 @@ class Runner:
     """Replays candidates on the questions of ``measures``."""
 
     def __init__(
-        self, measures: Measures, candidates: Sequence[NamedPolicy], settings: ReplaySettings
+        self, measures: Measures, candidates: Sequence[NamedPolicy], settings: ComparisonSettings
     ) -> None:
         self.measures = measures
         self._settings = settings
@@ -196,7 +193,7 @@ def stop_rounds(policy: StopPolicy, traces: TraceSet | Measures) -> NDArray[np.i
 def replay(
     traces: TraceSet | Measures,
     candidates: Sequence[NamedPolicy],
-    settings: ReplaySettings,
+    settings: ComparisonSettings,
     notes: Sequence[str] = (),
 ) -> ReplayResult:
     """Score the candidates on every question of ``traces``, by the metric of their measures."""
@@ -255,7 +252,7 @@ def replay(
 
 
 def _intervals(
-    runner: Runner, runs: Sequence[Run], axis: CostAxis, settings: ReplaySettings
+    runner: Runner, runs: Sequence[Run], axis: CostAxis, settings: ComparisonSettings
 ) -> PairedIntervals:
     """From the questions themselves; past cuts as wide as what a few of great weight leave open."""
     fixed = {

@@ -6,7 +6,8 @@ from typing import Any
 
 from suffice.evaluation.diagnose.report_data import guarantees
 from suffice.evaluation.replay.named_policies import NamedPolicy
-from suffice.evaluation.replay.runner import ReplaySettings, replay
+from suffice.evaluation.replay.runner import replay
+from suffice.evaluation.settings import ComparisonSettings
 from suffice.policies.rules.policy import Rule
 from suffice.testing.traces import make_record, to_trace_set
 
@@ -18,7 +19,7 @@ def read(terms: dict[str, Any], fitted_on: dict[str, Any]) -> tuple[dict[str, An
         NamedPolicy(name="p", kind="certified", preset=None, policy=policy),
         NamedPolicy(name="plain", kind="rule", preset=None, policy=Rule(rule="round >= 1")),
     ]
-    return guarantees(replay(traces, built, ReplaySettings(baseline="p", resamples=5)))
+    return guarantees(replay(traces, built, ComparisonSettings(baseline="p", resamples=5)))
 
 
 def test_terms_are_read_and_other_policies_have_none() -> None:

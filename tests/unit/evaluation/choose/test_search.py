@@ -17,8 +17,8 @@ from suffice.costs.usage import CostModel
 from suffice.errors import UsageError
 from suffice.evaluation.choose.search import SearchedRule, SearchResult, search
 from suffice.evaluation.replay.named_policies import named_policies
-from suffice.evaluation.replay.runner import ReplaySettings, replay
-from suffice.evaluation.settings import SearchSettings
+from suffice.evaluation.replay.runner import replay
+from suffice.evaluation.settings import ComparisonSettings, SearchSettings
 from suffice.measures.measures import Measures
 from suffice.policies.fitting import fit_rule
 from suffice.signals.known_signals import SIGNALS
@@ -283,7 +283,7 @@ def test_the_family_is_everything_looked_at() -> None:
 def replayed(traces: TraceSet, rules: list[str]) -> list[Any]:
     named = named_policies(traces, ["fixed-1"], rules)
     result = replay(
-        traces.only_split("eval"), named, ReplaySettings(baseline="fixed-1", resamples=2)
+        traces.only_split("eval"), named, ComparisonSettings(baseline="fixed-1", resamples=2)
     )
     return list(result.policies)[1:]
 

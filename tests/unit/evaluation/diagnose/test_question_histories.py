@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from suffice.evaluation.diagnose.report_data import ReportData, report_data
 from suffice.evaluation.replay.named_policies import NamedPolicy
-from suffice.evaluation.replay.runner import ReplaySettings, replay
+from suffice.evaluation.replay.runner import replay
+from suffice.evaluation.settings import ComparisonSettings
 from suffice.policies.rules.policy import Rule
 from suffice.testing.traces import make_record, to_trace_set
 
@@ -12,7 +13,7 @@ from suffice.testing.traces import make_record, to_trace_set
 def told(policy: Rule, *answers: str) -> ReportData:
     traces = to_trace_set([make_record("q", answers, gold=["none"])])
     candidate = NamedPolicy(name="p", kind=policy.kind, preset=None, policy=policy)
-    result = replay(traces, [candidate], ReplaySettings(baseline="p", resamples=10))
+    result = replay(traces, [candidate], ComparisonSettings(baseline="p", resamples=10))
     return report_data(traces, result)
 
 

@@ -12,7 +12,7 @@ import pytest
 from suffice.cli.main import main
 from suffice.evaluation.replay.compare import compare
 from suffice.evaluation.replay.named_policies import named_policies
-from suffice.evaluation.replay.runner import ReplaySettings, replay
+from suffice.evaluation.replay.runner import replay
 from suffice.evaluation.settings import ComparisonSettings
 from suffice.live.controller import Controller
 from suffice.policies.fitting import fit_data, fitted_rule
@@ -112,7 +112,7 @@ def test_replay_stops_at_the_budget_of_the_file(tmp_path: Path) -> None:
     traces = to_trace_set(records)
     file = save_policy(Rule(rule="answer_stable"), tmp_path / "p.json", max_rounds=3)
     built = named_policies(traces, [str(file), "fixed-3"], ["answer_stable"])
-    result = replay(traces, built, ReplaySettings(baseline="fixed-3", resamples=10))
+    result = replay(traces, built, ComparisonSettings(baseline="fixed-3", resamples=10))
     # a repeats at round 2; b never, c at round 5: both meet the budget of 3; d repeats at 2
     np.testing.assert_array_equal(result.policies[0].stops, [2, 3, 3, 2])
     np.testing.assert_array_equal(result.policies[2].stops, [2, 5, 5, 2])

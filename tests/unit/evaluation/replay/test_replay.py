@@ -19,7 +19,8 @@ from suffice.costs.usage import COSTS, CostModel
 from suffice.errors import UsageError
 from suffice.evaluation.replay.named_policies import NamedPolicy, named_policies
 from suffice.evaluation.replay.results import PolicyResult, ReplayResult
-from suffice.evaluation.replay.runner import ReplaySettings, replay, stop_rounds
+from suffice.evaluation.replay.runner import replay, stop_rounds
+from suffice.evaluation.settings import ComparisonSettings
 from suffice.policies.rules.policy import Rule
 from suffice.policies.unfitted import FixedPolicy
 from suffice.scoring import accuracy, exact_match, f1_score
@@ -206,7 +207,7 @@ def run(
     traces: TraceSet, names: tuple[str, ...], rules: tuple[str, ...], model: CostModel | None = None
 ) -> tuple[Any, ReplayResult]:
     built = named_policies(traces, names, rules)
-    settings = ReplaySettings(baseline=built[0].name, cost_model=model or CostModel())
+    settings = ComparisonSettings(baseline=built[0].name, cost_model=model or CostModel())
     return built, replay(traces, built, settings)
 
 
@@ -341,7 +342,7 @@ def test_any_known_cost_can_be_the_axis(name: str) -> None:
     traces = to_trace_set([first, second])
     built = named_policies(traces, ["fixed-1", "oracle-em"])
     published = CostModel(charge="published")
-    settings = ReplaySettings(baseline="fixed-1", cost=name, cost_model=published)
+    settings = ComparisonSettings(baseline="fixed-1", cost=name, cost_model=published)
     result = replay(traces, built, settings)
     per_round = {
         "llm_calls": (1, 1, 1),
@@ -373,7 +374,7 @@ def test_an_axis_that_is_not_recorded_is_refused() -> None:
         "money": "unknown cost 'money'; known: llm_calls",
     }.items():
         with pytest.raises(UsageError, match=said):
-            replay(traces, built, ReplaySettings(baseline="fixed-1", cost=name))
+            replay(traces, built, ComparisonSettings(baseline="fixed-1", cost=name))
 
 
 def test_rounds_past_the_record_are_counted_and_noted() -> None:
@@ -390,7 +391,7 @@ def test_policies_with_their_own_settings_do_not_share_signals() -> None:
     usual = NamedPolicy(name="1", kind="rule", preset=None, policy=Rule(rule="not abstained"))
     mine = Rule(rule="not abstained", abstention=("no idea",))
     both = [usual, NamedPolicy(name="2", kind="rule", preset=None, policy=mine)]
-    result = replay(to_trace_set(made), both, ReplaySettings(baseline="1"))
+    result = replay(to_trace_set(made), both, ComparisonSettings(baseline="1"))
     assert [each.stops.tolist() for each in result.policies] == [[1], [3]]
     assert stop_rounds(mine, to_trace_set(made)).tolist() == [3]
     assert result.policies[0].hash != result.policies[1].hash
