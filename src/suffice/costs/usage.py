@@ -36,14 +36,23 @@ class UnknownCostError(UsageError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostReads:
-    """Inputs that a policy reads and pays for in every round; by default none."""
+    """Inputs that a policy reads and pays for in every round; by default none.
+
+    ``looks`` names the one-token looks among them, each of which costs its share of a round's looks.
+    """
 
     answers: bool = False
     samples: bool = False
     verdicts: bool = False
+    looks: frozenset[str] = frozenset()
     reranks: bool = False
     until: int | None = None
     at_end: bool = False
+
+    @property
+    def asks(self) -> bool:
+        """Whether the policy reads calls beside the loop's and its answers'."""
+        return self.samples or self.verdicts or bool(self.looks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +231,14 @@ class _Ledger:
             self._costs[name] = self.record.known(values, f"what {name!r} comes to")
         return self._costs[name]
 
+    @cached_property
+    def looked(self) -> _Array | float:
+        """Return the share of each round's looks that the policy reads."""
+        looks = self.record.sparse("look_calls")
+        if looks is None or not self.reads.looks:
+            return 0.0
+        return np.minimum(len(self.reads.looks) / np.maximum(np.nan_to_num(looks), 1.0), 1.0)
+
     def forget(self) -> None:
         self._costs.clear()
 
@@ -250,7 +267,13 @@ def _llm_calls(ledger: _Ledger) -> _Array:
         return calls
     if ledger.reads.samples:
         calls = calls + ledger.read(record.column("llm_calls") - record.asked)
-    return calls + ledger.cost("judge_calls")
+    return calls + ledger.cost("judge_calls") + ledger.cost("look_calls")
+
+
+def _look_calls(ledger: _Ledger) -> _Array:
+    if not ledger.reads.looks:
+        return ledger.record.nothing
+    return ledger.read(ledger.record.column("look_calls") * ledger.looked)
 
 
 def _judge_calls(ledger: _Ledger) -> _Array:
@@ -281,7 +304,8 @@ def _tokens(name: str) -> Callable[[_Ledger], _Array]:
             return tokens
         if ledger.reads.samples and record.traces.has("samples"):
             tokens = tokens + ledger.read(record.column(f"sample_{name}"))
-        return tokens + _judge_tokens(ledger, f"judge_{name}")
+        looks = _tokens_apart(ledger, f"look_{name}", "look_calls") * ledger.looked
+        return tokens + _tokens_apart(ledger, f"judge_{name}", "judge_calls") + looks
 
     return paid
 
@@ -298,7 +322,7 @@ def _cached_tokens(ledger: _Ledger) -> _Array:
     Every prompt begins with round 1, and the rounds between were never sent (METHODS, costs as run).
     """
     cached = _tokens("cached_tokens")(ledger)
-    if ledger.part != "answer" or ledger.reads.samples or ledger.reads.verdicts:
+    if ledger.part != "answer" or ledger.reads.asks:
         return cached
     calls = ledger.record.sparse("llm_calls")
     silent = ~ledger.record.traces.answered & (True if calls is None else calls == 0)
@@ -306,15 +330,15 @@ def _cached_tokens(ledger: _Ledger) -> _Array:
     return np.where(unasked, np.minimum(cached, cached[:, :1]), cached)
 
 
-def _judge_tokens(ledger: _Ledger, name: str) -> _Array:
-    """Return tokens of the judge's calls; none for a round without such a call."""
-    asked = ledger.cost("judge_calls") > 0
+def _tokens_apart(ledger: _Ledger, name: str, calls: str) -> _Array:
+    """Return tokens of calls beside the loop's and its answers'; none for a round without such a call."""
+    asked = ledger.cost(calls) > 0
     if not asked.any():
         return ledger.record.nothing
     recorded = ledger.record.sparse(name)
     if recorded is None:
         raise UnknownCostError(
-            f"{ledger.record.source} has no column {name!r}, the tokens of its judge calls"
+            f"{ledger.record.source} has no column {name!r}, the tokens of its {COSTS[calls].label}"
         )
     return ledger.record.known(np.where(asked, recorded, ledger.record.nothing), f"column {name!r}")
 
@@ -324,11 +348,13 @@ def _seconds(ledger: _Ledger) -> _Array:
     """Return wall seconds; those of samples and verdicts apart if recorded apart."""
     record = ledger.record
     seconds = record.column("latency_s")
-    for kind, reads in (("sample", ledger.reads.samples), ("judge", ledger.reads.verdicts)):
+    reads = ledger.reads
+    shares = {"sample": float(reads.samples), "judge": float(reads.verdicts)}
+    for kind, share in {**shares, "look": ledger.looked}.items():
         apart = record.sparse(f"{kind}_latency_s")
         if apart is not None:
             spent = np.where(record.traces.exists, np.nan_to_num(apart), np.nan)
-            seconds = seconds - (spent - ledger.read(spent) if reads else spent)
+            seconds = seconds - (spent - ledger.read(spent * share))
     seconds = np.maximum(seconds, 0.0)  # clocks of single precision
     return ledger.divided(seconds, lambda: _answer_seconds(ledger, seconds))
 
@@ -337,10 +363,10 @@ def _answer_seconds(ledger: _Ledger, whole: _Array) -> _Array:
     """Seconds of a round's answer alone.
 
     If they are not recorded and nothing else was asked, they are all seconds. They are 0 for a policy that
-    reads samples or verdicts, which pays every round's seconds anyway.
+    reads samples, verdicts or looks, which pays every round's seconds anyway.
     """
     record = ledger.record
-    alone = record.nothing if ledger.reads.samples or ledger.reads.verdicts else whole
+    alone = record.nothing if ledger.reads.asks else whole
     seconds = record.of_answers("answer_latency_s", alone)
     return record.known(
         np.minimum(seconds, whole), "column 'answer_latency_s' (seconds of the answers alone)"
@@ -449,6 +475,13 @@ _ALL = (
         label="judge calls",
         summary="calls to a judge; 0 for a policy that reads no verdict",
         compute=_judge_calls,
+        of_answers=False,
+    ),
+    Cost(
+        name="look_calls",
+        label="looks",
+        summary="one-token looks; 0 for a policy that reads none",
+        compute=_look_calls,
         of_answers=False,
     ),
     Cost(

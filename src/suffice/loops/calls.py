@@ -77,7 +77,8 @@ class AnswerSettings:
         PromptName,
         Option(
             help="order of answer and confidence in the reply. no-confidence: the answer after its "
-            "marker, without a rating. bare: the answer alone."
+            "marker, without a rating. bare: the answer alone. in-loop: the same, as one more turn of "
+            "the loop's conversation, whose beginning a server has cached."
         ),
     ] = "answer-first"
     top_logprobs: int = 5
@@ -88,7 +89,7 @@ class AnswerSettings:
     seed: int = 42
 
     def __post_init__(self) -> None:
-        check_whole(self, "samples", "top_logprobs", "seed")
+        check_whole(self, "samples", "top_logprobs", "seed", "look_samples")
 
     @property
     def reasons(self) -> bool:

@@ -18,6 +18,7 @@ from suffice.loops.prompts import (
     FollowUpPrompts,
     Prompt,
     SearchStep,
+    asks_marker,
     render_reading,
 )
 from suffice.loops.query_loop import QueryChoice, QueryLoop, QueryLoopSettings, StopVerdict
@@ -64,7 +65,7 @@ class FollowUpSettings(QueryLoopSettings):
             raise UsageError(
                 f"no final_answer {self.final_answer!r}; allowed: {', '.join(FINAL_ANSWERS)}"
             )
-        if self.reasons and self.prompt == "bare":
+        if self.reasons and not asks_marker(self.prompt):
             raise UsageError(
                 "final_answer 'ircot' gives its thoughts first, and prompt 'bare' the answer alone; type "
                 "--prompt no-confidence"
@@ -78,7 +79,7 @@ class FollowUpSettings(QueryLoopSettings):
     @property
     def own_calls(self) -> int:
         """Calls a round that do not answer: its follow-up question, what that finds, the verdict."""
-        return 2 + self.verdicts
+        return 2 + self.verdicts + len(self.looks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,8 +188,13 @@ class FollowUpPipeline(QueryLoop):
         self, question: Question, steps: Sequence[SearchStep], shown: Sequence[Passage]
     ) -> Prompt:
         """What asks for the answer from the steps, each with its documents."""
-        del shown
+        if self.settings.prompt == "in-loop":
+            return QueryLoop.prompt(self, question, steps, shown)
         return self._prompts.answer(question.text, steps)
+
+    def conversation(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
+        """The main question and the steps so far, as the next follow-up question is asked for."""
+        return self._prompts.conversation(question, steps)
 
 
 class IterativePipeline(FollowUpPipeline):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from suffice.contracts import Message
+from suffice.signals.asking.looks import one_turn_more
 from suffice.signals.evidence import evidence_text, one_line, passage_line
 from suffice.trace.rounds.records import Passage
 
@@ -132,10 +133,11 @@ CLOSED_BOOK_EXAMPLES = tuple(
 )
 
 
-PromptName = Literal["answer-first", "confidence-first", "no-confidence", "bare"]
+PromptName = Literal["answer-first", "confidence-first", "no-confidence", "bare", "in-loop"]
 """In what order answer and confidence are asked for.
 
-``no-confidence``: the answer after its marker and no rating; ``bare``: the answer and nothing else.
+``no-confidence``: the answer after its marker and no rating; ``bare``: the answer and nothing else;
+``in-loop``: the same, as one more turn of the loop's own conversation.
 """
 PROMPTS: tuple[PromptName, ...] = get_args(PromptName)
 
@@ -147,7 +149,7 @@ def asks_rating(name: PromptName) -> bool:
 
 def asks_marker(name: PromptName) -> bool:
     """Whether the reply itself is to hold ``Answer:``, by which the answer's tokens are found."""
-    return name != "bare"
+    return name not in ("bare", "in-loop")
 
 
 _RATING = "Then rate from 1 (a guess) to 5 (certain) how sure you are."
@@ -162,6 +164,14 @@ _BARE_INSTRUCTIONS = (
 _BARE_CLOSED_BOOK = f"Answer the question from memory, {_BARE_FORM}"
 # the first and the last leave the strongest trace in a small model: neither of them gives up
 _BARE_EXAMPLES = (EXAMPLES[0], UNANSWERABLE, *EXAMPLES[1:])
+
+
+_NOW = f"Answer the question now, from what was found, {_BARE_FORM}"
+
+
+def render_in_loop(conversation: Prompt) -> Prompt:
+    """Asks for the answer at the end of a loop's own conversation."""
+    return one_turn_more(conversation, _NOW, "Answer:")
 
 
 def reply_form(name: PromptName, answer: str, confidence: str) -> str:
@@ -205,7 +215,7 @@ def render_prompt(
 ) -> Prompt:
     """The prompt over the passages so far, which begins as that over fewer of them."""
     evidence, asked = evidence_text(passages), f"Question: {one_line(question)}"
-    bare = name == "bare"
+    bare = not asks_marker(name)
     instructions = _BARE_INSTRUCTIONS if bare else _told(name, _INSTRUCTIONS)
     if api == "completion":
         return _completion(
@@ -217,7 +227,7 @@ def render_prompt(
 def render_closed_book(question: str, *, api: Api, name: PromptName = "answer-first") -> Prompt:
     """The prompt without passages: what the model answers from memory alone (round 0)."""
     asked = f"Question: {one_line(question)}"
-    instructions = _BARE_CLOSED_BOOK if name == "bare" else _told(name, _CLOSED_BOOK)
+    instructions = _told(name, _CLOSED_BOOK) if asks_marker(name) else _BARE_CLOSED_BOOK
     if api == "completion":
         return _completion(instructions, name, CLOSED_BOOK_EXAMPLES, asked)
     return _chat(instructions, name, asked)
@@ -372,13 +382,20 @@ class FollowUpPrompts:
 
     def next_query(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
         """Asks for the next follow-up question; a completion model continues after :data:`FOLLOW_UP`."""
+        asked = self._so_far(question, steps, last=_ASK)
+        return f"{asked}\n{FOLLOW_UP}" if isinstance(asked, str) else asked
+
+    def conversation(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
+        """Return the steps so far, before anything is asked."""
+        return self._so_far(question, steps, last="")
+
+    def _so_far(self, question: str, steps: Sequence[SearchStep], *, last: str) -> Prompt:
         made = _made(question, steps)
         if self.api == "completion":
-            head = self._head(shown=self.documents)
-            return f"{head}\n\n{made.text(shown=self.documents)}\n{FOLLOW_UP}"
+            return f"{self._head(shown=self.documents)}\n\n{made.text(shown=self.documents)}"
         return (
             *self._examples_as_turns(shown=self.documents),
-            *made.turns(shown=self.documents, last=_ASK),
+            *made.turns(shown=self.documents, last=last),
         )
 
     def another_query(self, prompt: Prompt, repeated: str) -> Prompt:

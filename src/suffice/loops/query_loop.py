@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 
 from suffice.contracts import Retriever
 from suffice.loops.calls import NOTHING_ASKED, usage_sum
-from suffice.loops.prompts import Prompt, SearchStep
+from suffice.loops.prompts import Prompt, SearchStep, render_in_loop
 from suffice.loops.steps import (
     EVERYTHING,
     LoopSettings,
@@ -21,8 +21,9 @@ from suffice.loops.steps import (
     retrieved,
     timed,
 )
-from suffice.options import Option
+from suffice.options import Option, read_names
 from suffice.signals.asking.judge_support import add_judge_calls
+from suffice.signals.asking.looks import ASKED, LookSettings, check_looks, with_looks
 from suffice.signals.known_signals import LLM_STOP, MALFORMED_ACTIONS
 from suffice.trace.rounds.records import Passage, Question, Round, Usage
 
@@ -59,6 +60,8 @@ class StopVerdict:
 class QueryLoopSettings(LoopSettings):
     """How rounds are made: each sends one query and shows what it finds that is new."""
 
+    converses: ClassVar[bool] = True
+
     step: Annotated[int, Option(help="most new passages a search", metavar="K", at_least=1)] = 3
     verdicts: Annotated[
         bool,
@@ -68,22 +71,47 @@ class QueryLoopSettings(LoopSettings):
             "records it)",
         ),
     ] = True
+    looks: Annotated[
+        tuple[str, ...],
+        Option(
+            help=f"one-token looks after each round, with commas: {', '.join(ASKED)}",
+            metavar="A,B",
+            parse=read_names,
+        ),
+    ] = ()
+    look_samples: Annotated[
+        int,
+        Option(
+            help="samples a look, where the model gives no log-probabilities",
+            metavar="N",
+            at_least=0,
+        ),
+    ] = 0
+
+    def __post_init__(self) -> None:
+        LoopSettings.__post_init__(self)  # super() does not reach over slots
+        check_looks(self.looks)
 
     @classmethod
     def writing(cls, signals: Collection[str]) -> dict[str, Any]:
         """See :meth:`suffice.loops.steps.LoopSettings.writing`."""
         # LoopSettings by name: super() does not reach over slots
-        return {**LoopSettings.writing(signals), "verdicts": LLM_STOP.name in signals}
+        return {
+            **LoopSettings.writing(signals),
+            "verdicts": LLM_STOP.name in signals,
+            "looks": tuple(name for name in ASKED if name in signals),
+        }
 
     @property
     def writes(self) -> frozenset[str]:
         """Names of the recorded signals that the rounds carry."""
-        return frozenset({MALFORMED_ACTIONS.name, *([LLM_STOP.name] if self.verdicts else [])})
+        verdicts = [LLM_STOP.name] if self.verdicts else []
+        return frozenset({MALFORMED_ACTIONS.name, *verdicts, *self.looks})
 
     @property
     def own_calls(self) -> int:
-        """Calls a round that do not answer, at most: the one that chooses its query, and one more."""
-        return 2
+        """Calls a round that do not answer, at most: the one that chooses its query, another, and looks."""
+        return 2 + len(self.looks)
 
     def shown(self, number: int) -> int:
         """The most passages that rounds 1 to ``number`` show."""
@@ -155,11 +183,16 @@ class QueryLoop(SteppedLoop):
         """Whether what was found suffices after these steps, of a loop that ``asks_apart``."""
         raise NotImplementedError
 
+    @abstractmethod
+    def conversation(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
+        """What the next choice continues after these steps, without its label."""
+
     def prompt(
         self, question: Question, steps: Sequence[SearchStep], shown: Sequence[Passage]
     ) -> Prompt:
         """What asks for the question's answer after these steps."""
-        del steps
+        if self.settings.prompt == "in-loop":
+            return render_in_loop(self.conversation(question.text, steps))
         return self.evidence_prompt(question, shown)
 
     def steps(
@@ -179,6 +212,7 @@ class QueryLoop(SteppedLoop):
                 trail=trail,
                 last=last,
                 wanted=loop.verdicts and (reads.at_end or not last),
+                looks=loop.looks if reads.at_end or not last else (),
             )
             prompt = partial(self.prompt, question, trail.steps, trail.shown)
             yield Step(
@@ -251,10 +285,16 @@ class After:
     trail: _Trail
     last: bool
     wanted: bool
+    looks: tuple[str, ...] = ()
     choice: QueryChoice | None = None
 
     def __call__(self, finished: Round) -> Round:
-        """The round with its verdict, its action and what they cost."""
+        """The round with its looks, its verdict, its action and what they cost."""
+        if self.looks:
+            conversation = self.loop.conversation(self.question, self.trail.steps)
+            samples, seed = self.loop.settings.look_samples, self.loop.settings.seed
+            looks = LookSettings(names=self.looks, samples=samples, seed=seed)
+            finished = with_looks(finished, conversation, self.loop.model, looks)
         signals, usage, action = dict(finished.signals), finished.usage, finished.action
         if self.wanted and self.loop.asks_apart:
             started = time.perf_counter()

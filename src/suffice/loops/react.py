@@ -88,6 +88,10 @@ class ReactPipeline(QueryLoop):
             unread=action is None,
         )
 
+    def conversation(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
+        """Thoughts, actions and findings so far."""
+        return _unlabelled(render_agent(question, steps, api=self.model.api))
+
     def _ask(self, prompt: Prompt, label: str) -> tuple[str, Usage]:
         """The reply, with the label that a completion model went on after, and what it cost."""
         text, usage = greedy(self.model, prompt, self.settings.max_action_tokens, _STOP)
@@ -321,6 +325,10 @@ def render_once_more(prompt: Prompt, finish: str) -> Prompt:
     if isinstance(prompt, str):
         return prompt.removesuffix(LABEL) + FORCED
     return in_reply(prompt, finish, _ONCE_MORE)
+
+
+def _unlabelled(prompt: Prompt) -> Prompt:
+    return prompt.removesuffix(f"\n{LABEL}") if isinstance(prompt, str) else prompt
 
 
 def _lines(question: str, steps: tuple[tuple[str, str], ...]) -> str:

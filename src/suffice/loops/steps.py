@@ -44,6 +44,8 @@ class LoopSettings(AnswerSettings):
     """What stops it live where no policy is named."""
     compares_evidence: ClassVar[bool] = False
     """Whether its recordings compare answers with their evidence wherever there is an encoder."""
+    converses: ClassVar[bool] = False
+    """Whether the loop is a conversation, at whose end the answer can be asked for."""
     ranks_once: ClassVar[bool] = False
     """Whether later rounds show more of one ranking, so that a fixed budget is one call."""
     settles: ClassVar[tuple[str, ...]] = ()
@@ -74,6 +76,11 @@ class LoopSettings(AnswerSettings):
 
     def __post_init__(self) -> None:
         AnswerSettings.__post_init__(self)  # super() does not reach over slots
+        if self.prompt == "in-loop" and not self.converses:
+            raise UsageError(
+                f"the {self.pipeline} loop is no conversation, so its answers have a prompt of their own; "
+                "type --prompt bare, or record another loop, as with --pipeline react"
+            )
         if self.cluster_cosine is not None:
             check_cosine(self.cluster_cosine)
 

@@ -23,7 +23,7 @@ from suffice.costs.usage import (
     stop_costs,
 )
 from suffice.errors import InternalError, UsageError
-from suffice.signals.known_signals import RERANKS, SAMPLES, VERDICTS, SignalSpec
+from suffice.signals.known_signals import LOOKS, RERANKS, SAMPLES, VERDICTS, SignalSpec, given_by
 from suffice.trace.rounds.trace_set import TraceSet
 
 
@@ -35,6 +35,7 @@ def cost_reads(specs: Iterable[SignalSpec]) -> CostReads:
         answers=any(spec.answers for spec in specs),
         samples=SAMPLES in charges,
         verdicts=VERDICTS in charges,
+        looks=frozenset(spec.name for spec in map(given_by, specs) if LOOKS in spec.charges),
         reranks=RERANKS in charges,
     )
 
@@ -53,6 +54,7 @@ def paid_together(reads: CostReads, choosing: CostReads | None) -> CostReads:
         answers=True,
         samples=reads.samples or choosing.samples,
         verdicts=reads.verdicts or choosing.verdicts,
+        looks=reads.looks | choosing.looks,
         reranks=reads.reranks or choosing.reranks,
         until=reads.until,
         at_end=True,

@@ -43,7 +43,7 @@ from suffice.trace.rounds.writer import check_settings, question_writer
 
 CorpusKind = Literal["own", "pooled", "files", "retriever"]
 # a recording begun before these existed goes on as one without them
-_STATED_WHEN_ON = ("closed_book", "judge", "cluster_cosine")
+_STATED_WHEN_ON = ("closed_book", "judge", "cluster_cosine", "looks", "look_samples")
 # said of a run, and no part of what was recorded
 _MAY_DIFFER = frozenset({"version", "sample"})
 
@@ -221,8 +221,8 @@ def _run_document(
         stated["passage_filter"] = dict(recording.filter_document)
     settings = asdict(pipeline.settings)
     for name in _STATED_WHEN_ON:
-        if not settings[name]:
-            del settings[name]
+        if not settings.get(name):
+            settings.pop(name, None)
     if (final := settings.pop("final_answer", "short")) != "short":
         settings["prompt"] = f"{final}+{settings['prompt']}"
     return {

@@ -136,14 +136,16 @@ class Usage:
     ``llm_calls`` counts the calls of the loop, the answer and the samples. ``answer_calls`` of them served
     this round's answer alone, ``sample_calls`` were samples. The loop needs the rest to go on, for example
     for the round's query. The plain token counts hold the loop's and the answer's tokens; ``answer_`` counts
-    are the answer's part of them, ``sample_`` and ``judge_`` counts belong to those calls. ``latency_s``
-    holds all seconds of the round; the others are parts of it. So a policy pays for its inputs alone.
+    are the answer's part of them, ``sample_``, ``judge_`` and ``look_`` counts belong to those calls.
+    ``latency_s`` holds all seconds of the round; the others are parts of it. So a policy pays for its inputs
+    alone.
     """
 
     llm_calls: int | None = None
     answer_calls: int | None = None
     sample_calls: int | None = None
     judge_calls: int | None = None
+    look_calls: int | None = None
     rerank_calls: int | None = None
     retrievals: int | None = None
     prompt_tokens: int | None = None
@@ -158,10 +160,14 @@ class Usage:
     judge_prompt_tokens: int | None = None
     judge_cached_tokens: int | None = None
     judge_completion_tokens: int | None = None
+    look_prompt_tokens: int | None = None
+    look_cached_tokens: int | None = None
+    look_completion_tokens: int | None = None
     latency_s: float | None = None
     answer_latency_s: float | None = None
     sample_latency_s: float | None = None
     judge_latency_s: float | None = None
+    look_latency_s: float | None = None
 
     def __post_init__(self) -> None:
         checked(self)
@@ -284,7 +290,9 @@ class Draft:
 
 
 _APART = tuple(
-    column.name for column in fields(Usage) if column.name.startswith(("sample_", "judge_"))
+    column.name
+    for column in fields(Usage)
+    if column.name.startswith(("sample_", "judge_", "look_"))
 )
 _SAID = tuple(part.name for part in fields(Draft) if part.name != "usage")
 _DRAFTED = ("prompt_tokens", "cached_tokens", "completion_tokens", "latency_s")

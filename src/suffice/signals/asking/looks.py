@@ -1,0 +1,121 @@
+"""Looks: yes-or-no questions about a round, asked on the loop's own conversation, one token each."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from suffice.contracts import Absence, ChatModel, Completion, Generation, GenerationRequest, Message
+from suffice.errors import UsageError, unknown_name
+from suffice.signals.evidence import NO_ANSWER, one_line
+from suffice.signals.known_signals import LOOKS, UNDEFINED, SignalSpec, share
+from suffice.trace.rounds.records import Round, known_sum
+
+Conversation = str | tuple[Message, ...]
+_TOP = 10  # alternatives of the one token, of which yes and no are read
+_YES_OR_NO = "Reply with one word: yes or no."
+_NEITHER = Absence("the reply was neither yes nor no", lambda _: True)
+ASKED: Mapping[str, str] = {
+    "sufficient_prob": "Is what was found so far enough to answer the question?",
+    "p_true": "Proposed answer: {answer}\nIs this answer to the question right?",
+    "gain_prob": "Would one more search change the answer to the question?",
+}
+"""What each look asks; ``{answer}`` is the round's."""
+
+
+def _look(name: str, summary: str, *, answers: bool = False) -> SignalSpec:
+    undefined = (NO_ANSWER, _NEITHER) if answers else (_NEITHER,)
+    return share(name=name, summary=summary, answers=answers, charges=(LOOKS,), undefined=undefined)
+
+
+SUFFICIENT_PROB = _look(
+    "sufficient_prob", "probability that the model calls the evidence enough to answer"
+)
+P_TRUE = _look("p_true", "probability that the model calls its answer right", answers=True)
+GAIN_PROB = replace(
+    _look("gain_prob", "probability that the model expects one more search to change the answer"),
+    direction="low",
+)
+
+
+def check_looks(names: Sequence[str]) -> None:
+    """Refuse a name that is no look."""
+    for name in names:
+        if name not in ASKED:
+            raise UsageError(unknown_name("look", name, ASKED))
+
+
+def one_turn_more(conversation: Conversation, asked: str, label: str) -> Conversation:
+    """Ask one more thing at the end of a conversation; a completion model continues after ``label``."""
+    if isinstance(conversation, str):
+        return f"{conversation}\n{asked}\n{label}"
+    *before, last = conversation
+    return (*before, replace(last, content=f"{last.content.rstrip()}\n\n{asked}"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookSettings:
+    """Which looks are asked, and of how many samples each is made (0: of log-probabilities)."""
+
+    names: tuple[str, ...]
+    samples: int = 0
+    seed: int = 0
+
+
+def with_looks(
+    finished: Round, conversation: Conversation, model: ChatModel, settings: LookSettings
+) -> Round:
+    """Return the round with what the model says to each look, and the cost of asking."""
+    values, replies = dict(finished.signals), []
+    for name in settings.names:
+        values[name] = UNDEFINED
+        if "{answer}" in ASKED[name] and not finished.answer_text.strip():
+            continue
+        asked = ASKED[name].format(answer=one_line(finished.answer_text))
+        prompt = one_turn_more(conversation, f"{asked} {_YES_OR_NO}", "Reply:")
+        reply = model.generate(_request(prompt, settings))
+        values[name] = _yes(reply, model, sampled=settings.samples > 0)
+        replies.append(reply)
+    usage = replace(finished.usage, **_spent(replies))
+    if usage.latency_s is not None:
+        usage = replace(usage, latency_s=usage.latency_s + (usage.look_latency_s or 0.0))
+    return replace(finished, signals=values, usage=usage)
+
+
+def _request(prompt: Conversation, settings: LookSettings) -> GenerationRequest:
+    if not settings.samples:
+        return GenerationRequest(prompt=prompt, max_tokens=1, top_logprobs=_TOP)
+    return GenerationRequest(
+        prompt=prompt, n=settings.samples, temperature=1.0, max_tokens=2, seed=settings.seed
+    )
+
+
+def _spent(replies: Sequence[Generation]) -> dict[str, int | float | None]:
+    kinds = ("prompt_tokens", "cached_tokens", "completion_tokens")
+    tokens = {f"look_{kind}": known_sum([getattr(one, kind) for one in replies]) for kind in kinds}
+    seconds = sum(reply.latency_s or 0.0 for reply in replies)
+    return {"look_calls": len(replies), "look_latency_s": seconds, **tokens}
+
+
+def _yes(reply: Generation, model: ChatModel, *, sampled: bool) -> float:
+    """The probability of yes against no; NaN where the reply was neither."""
+    weights: Counter[str] = Counter()
+    for completion in reply.completions:
+        for word, weight in (
+            [(completion.text, 1.0)] if sampled else _first_token(completion, model)
+        ):
+            weights[word.strip(" .,!*\"'\n").casefold()] += weight
+    said = weights["yes"] + weights["no"]
+    return weights["yes"] / said if said else UNDEFINED
+
+
+def _first_token(completion: Completion, model: ChatModel) -> list[tuple[str, float]]:
+    if completion.tokens is None:
+        raise UsageError(
+            f"{model.name} gives no log-probabilities, of which looks are made; type --look-samples 8 to "
+            "estimate them by samples, or leave --looks out"
+        )
+    tops = completion.tokens[0].top if completion.tokens else ()
+    return [(top.token, math.exp(top.logprob)) for top in tops]
