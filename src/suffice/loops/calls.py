@@ -191,7 +191,8 @@ def _sampled(
 def _stop(settings: AnswerSettings, model: ChatModel, *, sampled: bool = False) -> tuple[str, ...]:
     if not asks_marker(settings.prompt):
         # a base model goes on with the next example; a chat model ends by itself, and its end counts
-        return ("\n",) if model.api == "completion" else _STOP
+        bracket = ("]",) if settings.prompt == "in-loop" else ()
+        return ("\n", *bracket) if model.api == "completion" else _STOP
     # a rating is not read of a sample, nor where none was asked for
     unread = settings.prompt == "no-confidence" or (sampled and settings.prompt == "answer-first")
     stop: tuple[str, ...] = _STOP

@@ -188,13 +188,18 @@ class FollowUpPipeline(QueryLoop):
         self, question: Question, steps: Sequence[SearchStep], shown: Sequence[Passage]
     ) -> Prompt:
         """What asks for the answer from the steps, each with its documents."""
+        del shown
         if self.settings.prompt == "in-loop":
-            return QueryLoop.prompt(self, question, steps, shown)
+            return self.answer_in_loop(question.text, steps)
         return self._prompts.answer(question.text, steps)
 
     def conversation(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
         """The main question and the steps so far, as the next follow-up question is asked for."""
         return self._prompts.conversation(question, steps)
+
+    def answer_in_loop(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
+        """The main question once more, after the steps so far."""
+        return self._prompts.answer_in_loop(question, steps)
 
 
 class IterativePipeline(FollowUpPipeline):

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from suffice.contracts import Message
-from suffice.signals.asking.looks import one_turn_more
 from suffice.signals.evidence import evidence_text, one_line, passage_line
 from suffice.trace.rounds.records import Passage
 
@@ -164,14 +163,6 @@ _BARE_INSTRUCTIONS = (
 _BARE_CLOSED_BOOK = f"Answer the question from memory, {_BARE_FORM}"
 # the first and the last leave the strongest trace in a small model: neither of them gives up
 _BARE_EXAMPLES = (EXAMPLES[0], UNANSWERABLE, *EXAMPLES[1:])
-
-
-_NOW = f"Answer the question now, from what was found, {_BARE_FORM}"
-
-
-def render_in_loop(conversation: Prompt) -> Prompt:
-    """Asks for the answer at the end of a loop's own conversation."""
-    return one_turn_more(conversation, _NOW, "Answer:")
 
 
 def reply_form(name: PromptName, answer: str, confidence: str) -> str:
@@ -388,6 +379,11 @@ class FollowUpPrompts:
     def conversation(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
         """Return the steps so far, before anything is asked."""
         return self._so_far(question, steps, last="")
+
+    def answer_in_loop(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
+        """Asks for the answer at the end of the same conversation, as its examples do."""
+        asked = self._so_far(question, steps, last=self._wanted(one_line(question)))
+        return f"{asked}\n{_again(question)}\nAnswer:" if isinstance(asked, str) else asked
 
     def _so_far(self, question: str, steps: Sequence[SearchStep], *, last: str) -> Prompt:
         made = _made(question, steps)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 
 from suffice.contracts import Retriever
 from suffice.loops.calls import NOTHING_ASKED, usage_sum
-from suffice.loops.prompts import Prompt, SearchStep, render_in_loop
+from suffice.loops.prompts import Prompt, SearchStep
 from suffice.loops.steps import (
     EVERYTHING,
     LoopSettings,
@@ -187,12 +187,16 @@ class QueryLoop(SteppedLoop):
     def conversation(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
         """What the next choice continues after these steps, without its label."""
 
+    @abstractmethod
+    def answer_in_loop(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
+        """What asks for the answer at the end of that conversation."""
+
     def prompt(
         self, question: Question, steps: Sequence[SearchStep], shown: Sequence[Passage]
     ) -> Prompt:
         """What asks for the question's answer after these steps."""
         if self.settings.prompt == "in-loop":
-            return render_in_loop(self.conversation(question.text, steps))
+            return self.answer_in_loop(question.text, steps)
         return self.evidence_prompt(question, shown)
 
     def steps(

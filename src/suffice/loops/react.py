@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -21,6 +21,7 @@ from suffice.loops.prompts import (
 from suffice.loops.query_loop import QueryChoice, QueryLoop, QueryLoopSettings
 from suffice.loops.steps import LoopSettings
 from suffice.scoring import normalize_answer
+from suffice.signals.asking.looks import one_turn_more
 from suffice.signals.evidence import one_line
 from suffice.signals.known_signals import LLM_STOP
 from suffice.trace.rounds.records import Passage, Usage
@@ -91,6 +92,10 @@ class ReactPipeline(QueryLoop):
     def conversation(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
         """Thoughts, actions and findings so far."""
         return _unlabelled(render_agent(question, steps, api=self.model.api))
+
+    def answer_in_loop(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
+        """The agent is made to finish now: a completion model goes on after ``Action: Finish[``."""
+        return one_turn_more(self.conversation(question, steps), *_NOW[self.model.api])
 
     def _ask(self, prompt: Prompt, label: str) -> tuple[str, Usage]:
         """The reply, with the label that a completion model went on after, and what it cost."""
@@ -210,6 +215,17 @@ _ONCE_MORE = (
     "Do not finish yet. Search for something that was not searched for, to confirm or complete the answer: "
     "one thought and Search[query]."
 )
+
+
+_NOW: Mapping[Api, tuple[str, str]] = {
+    "completion": ("Thought: I finish now, with what the passages state.", "Action: Finish["),
+    "chat": (
+        "Do not search any more. Give the answer now, with a short phrase. Reply with exactly this line:\n"
+        "Answer: <short phrase>",
+        "",
+    ),
+}
+"""What makes the agent finish, and what a completion model goes on after."""
 
 
 # question, then what is said and what is found, the last of which is nothing

@@ -43,6 +43,8 @@ _METHODS: Mapping[str, str] = MappingProxyType(
         "loopgain-bands": "suffice.policies.unfitted:LOOPGAIN_BANDS",
         "optillm-deep-research": "suffice.policies.unfitted:OPTILLM",
         "patience": "suffice.policies.unfitted:PATIENCE",
+        "acs": "suffice.policies.unfitted:ACS",
+        "calibrated-limit": "suffice.policies.calibrated_limit:METHOD",
     }
 )
 _KINDS: Mapping[str, str] = MappingProxyType(

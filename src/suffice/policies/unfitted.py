@@ -307,8 +307,42 @@ class Patience(_ReadyRule):
         )
 
 
+# --- answer convergence --------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvergenceSettings:
+    """How sure and how steady the answer must be, over how many rounds."""
+
+    theta: Annotated[float, Option(metavar="P", help="least likelihood of every answer")] = 0.995
+    epsilon: Annotated[
+        float, Option(metavar="E", help="largest mean change (1 - token F1) from answer to answer")
+    ] = 0.05
+    window: Annotated[int, Option(metavar="N", at_least=2, help="answers looked at")] = 3
+
+
+class AnswerConvergence(_ReadyRule):
+    """Stops when the last answers are likely and hardly change; an abstention begins anew."""
+
+    name = "acs"
+    summary = "stop when the last three answers are almost certain and hardly change"
+    source = "ACS (arXiv 2609.34590), open answers"
+    options = ConvergenceSettings
+
+    def named(self, words: str) -> ConvergenceSettings | None:
+        """Its name alone."""
+        return None if words else ConvergenceSettings()
+
+    def rule(self, settings: ConvergenceSettings) -> Rule:
+        """Likely answers in a whole window, and their mean similarity."""
+        likely = f"answer_likelihood >= {settings.theta:g} and not abstained"
+        similar = (
+            f"mean_of(answer_similarity_f1, {settings.window - 1}) >= {1 - settings.epsilon:g}"
+        )
+        return self._policy(f"stable_for({likely}, {settings.window}) and {similar}")
+
+
 LOOPGAIN, LOOPGAIN_BANDS, OPTILLM, PATIENCE = LoopGain(), LoopGainBands(), OptiLLM(), Patience()
-_READY: tuple[_ReadyRule, ...] = (LOOPGAIN_BANDS, LOOPGAIN, OPTILLM, PATIENCE)
+ACS = AnswerConvergence()
+_READY: tuple[_ReadyRule, ...] = (LOOPGAIN_BANDS, LOOPGAIN, OPTILLM, PATIENCE, ACS)
 
 
 def ready_rule(name: str) -> Rule | None:

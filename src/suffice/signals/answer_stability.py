@@ -16,6 +16,7 @@ from suffice.signals.columns.answer_columns import answer_forms, f1_of_pairs, wi
 from suffice.signals.columns.arrays import NONE, Codes, Texts
 from suffice.signals.columns.rounds import RoundColumns, added_nothing, by_appearance
 from suffice.signals.known_signals import SignalSpec, share
+from suffice.stats import series
 from suffice.trace.rounds.records import Round
 
 Array = NDArray[np.float64]
@@ -64,6 +65,31 @@ def answer_stable_published(rounds: RoundColumns) -> Array:
 def _equal_to_previous(rounds: RoundColumns, answers: Texts) -> Array:
     previous = rounds.before(answers.codes, NONE)
     return np.where(previous == NONE, np.nan, answers.codes == previous)
+
+
+# --- all answers so far ------------------------------------------------------------------------------
+def vote_share(rounds: RoundColumns) -> Array:
+    """Share of the answers so far that equal this one, normalised, in (0, 1] (LearnStop)."""
+    votes, answered = rounds.once(_votes)
+    return (votes / np.maximum(np.cumsum(answered, axis=1), 1))[rounds.traces.exists]
+
+
+def backtracking(rounds: RoundColumns) -> Array:
+    """How often so far the loop went back to an answer that it had left, at least 0."""
+    votes, answered = rounds.once(_votes)
+    changed = answer_repeats(rounds) == 0.0
+    back = np.zeros(votes.shape, bool)
+    back[rounds.traces.exists] = changed
+    returns = np.cumsum(back & (votes > 1), axis=1).astype(np.float64)
+    return np.where(answered, returns, np.nan)[rounds.traces.exists]
+
+
+def _votes(rounds: RoundColumns) -> tuple[Array, NDArray[np.bool_]]:
+    """In how many rounds so far each answer was given, and where one was, (n_questions, n_rounds)."""
+    answers = rounds.once(forms)
+    given = (answers.codes != NONE) & (answers.codes != answers.code_of(""))
+    codes = rounds.traces.dense(np.where(given, answers.codes, np.nan))
+    return series.occurrences(codes), ~np.isnan(codes)
 
 
 # --- similar answers ---------------------------------------------------------------------------------
@@ -166,6 +192,21 @@ ANSWER_STABLE_PUBLISHED = share(
 )
 
 
+_EMPTY = Absence("the answer is empty", lambda view: not view.current.answer_text.strip())
+VOTE_SHARE = share(
+    name="vote_share",
+    summary="share of the answers so far that equal this one",
+    columns=vote_share,
+    undefined=(_EMPTY,),
+)
+BACKTRACKING = SignalSpec(
+    name="backtracking",
+    summary="how often so far an answer came back that another had replaced",
+    low=0.0,
+    direction="low",
+    columns=backtracking,
+    undefined=(_EMPTY,),
+)
 ANSWER_SIMILARITY_F1 = SignalSpec(
     name="answer_similarity_f1",
     summary="similarity of the answer and the previous one, word by word",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -20,7 +20,8 @@ class Derivation:
     """A way to make a signal of another: its meaning, and the same for all questions at once."""
 
     summary: str
-    compute: Callable[[series.Values], series.Values]
+    compute: Callable[..., series.Values]
+    windowed: bool = False
     low: float = 0.0
     high: float = math.inf
     direction: Direction = "high"
@@ -48,6 +49,12 @@ DERIVATIONS: Mapping[str, Derivation] = MappingProxyType(
             low=-math.inf,
             direction="low",
         ),
+        "mean_of": Derivation(
+            summary="mean of the value over the last N rounds, as mean_of(NAME, N)",
+            compute=series.mean_of,
+            windowed=True,
+            low=-math.inf,
+        ),
         "gain": Derivation(
             summary="factor by which a round changes an error, smoothed; below 1 it falls (LoopGain)",
             compute=series.gain,
@@ -69,17 +76,19 @@ DERIVATIONS: Mapping[str, Derivation] = MappingProxyType(
 """By the word that stands before the brackets."""
 
 _FORM = re.compile(
-    r"\s*(?P<how>[A-Za-z_]\w*)\s*\(\s*(?:(?P<top>\d+\.?\d*|\.\d+)\s*-\s*)?(?P<of>[A-Za-z_]\w*)\s*\)\s*"
+    r"\s*(?P<how>[A-Za-z_]\w*)\s*\(\s*(?:(?P<top>\d+\.?\d*|\.\d+)\s*-\s*)?(?P<of>[A-Za-z_]\w*)"
+    r"\s*(?:,\s*(?P<window>\d{1,5})\s*)?\)\s*"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class DerivedName:
-    """What a derived signal's name says; ``top``: of so much less the signal."""
+    """What a derived signal's name says: of ``top`` less the signal, over a ``window`` of rounds."""
 
     how: str
     of: str
     top: float | None = None
+    window: int | None = None
 
     @classmethod
     def parse(cls, text: str) -> DerivedName | None:
@@ -94,17 +103,32 @@ class DerivedName:
             )
         if match["how"] not in DERIVATIONS:
             raise UsageError(unknown_name("signal of another", match["how"], DERIVATIONS))
-        top = match["top"]
-        return cls(match["how"], match["of"], None if top is None else float(top))
+        top, window = match["top"], match["window"]
+        rounds = [] if window is None else [int(window)]
+        return cls.of_rule(match["how"], match["of"], None if top is None else float(top), rounds)
+
+    @classmethod
+    def of_rule(cls, how: str, of: str, top: float | None, window: Sequence[int]) -> DerivedName:
+        """From its parts; refused where rounds are missing, or are not read."""
+        if len(window) != DERIVATIONS[how].windowed or 0 in window:
+            form = (
+                f"{how}(NAME, 3), with the rounds," if DERIVATIONS[how].windowed else f"{how}(NAME)"
+            )
+            raise UsageError(
+                f"{how} is written {form} found {how}({', '.join([of, *map(str, window)])})"
+            )
+        return cls(how, of, top, *window)
 
     def __str__(self) -> str:
         less = "" if self.top is None else f"{self.top:g} - "
-        return f"{self.how}({less}{self.of})"
+        window = "" if self.window is None else f", {self.window}"
+        return f"{self.how}({less}{self.of}{window})"
 
     def apply(self, values: series.Values) -> series.Values:
         """The derived values of the signal's, (n_questions, n_rounds) each."""
         series_of = values if self.top is None else self.top - values
-        return DERIVATIONS[self.how].compute(series_of)
+        window = () if self.window is None else (self.window,)
+        return DERIVATIONS[self.how].compute(series_of, *window)
 
 
 def _derived(rounds: RoundColumns, name: DerivedName, made_of: SignalSpec | None) -> series.Values:

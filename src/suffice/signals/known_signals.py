@@ -205,9 +205,9 @@ REMAINING_SHARE = share(
 # by the module that declares them, each under its name in capitals
 _DECLARED = {
     "answer_stability": "answer_stable answer_stable_published answer_repeats answer_similarity_f1 "
-    "answer_similarity_seq",
+    "answer_similarity_seq vote_share backtracking",
     "model_confidence": "answer_token_margin margin_min margin_p10 margin_mean margin_median "
-    "token_probability verbalized_confidence",
+    "token_probability answer_likelihood verbalized_confidence",
     "evidence": "overlap overlap_idf answer_in_evidence answer_in_evidence_published new_passages "
     "query_repeats",
     "retrieval_scores": "retrieval_z retrieval_z_robust retrieval_gap rerank_top_score rerank_mean "

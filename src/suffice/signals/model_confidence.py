@@ -79,6 +79,13 @@ def token_probability(rounds: RoundColumns) -> Array:
     return np.where(tokens.valid, means, np.nan)
 
 
+def answer_likelihood(rounds: RoundColumns) -> Array:
+    """Exp of the mean logprob of all generated tokens, in (0, 1]: their geometric mean (ACS, draft_conf)."""
+    tokens = rounds.lists("tokens")
+    means = segment_means(np.minimum(tokens.numbers("logprob"), 0.0), tokens.offsets)
+    return np.where(tokens.valid & (tokens.lengths > 0), np.exp(means), np.nan)
+
+
 def answer_token_margin(rounds: RoundColumns) -> Array:
     """logprob(top-1) - logprob(top-2) of the answer's first token, in nats (paper 0), >= 0; high: sure."""
     first, end = rounds.once(_answers)
@@ -263,6 +270,13 @@ TOKEN_PROBABILITY = _of_tokens(
     high=1.0,
     columns=token_probability,
     undefined=(_NO_TOKENS,),
+)
+ANSWER_LIKELIHOOD = _of_tokens(
+    name="answer_likelihood",
+    summary="geometric mean of the generated tokens' probabilities",
+    high=1.0,
+    columns=answer_likelihood,
+    undefined=(_NO_TOKENS, Absence("nothing was generated", lambda _: True)),
 )
 VERBALIZED_CONFIDENCE = SignalSpec(
     name="verbalized_confidence",

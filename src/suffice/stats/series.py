@@ -38,6 +38,15 @@ def change(values: Values) -> Values:
         return np.diff(values, prepend=np.nan)
 
 
+def mean_of(values: Values, rounds: int) -> Values:
+    """The mean of the last ``rounds`` values; undefined before round ``rounds`` or where one of them is."""
+    means = np.full(values.shape, np.nan)
+    if values.shape[1] >= rounds:
+        windows = np.lib.stride_tricks.sliding_window_view(values, rounds, axis=1)
+        means[:, rounds - 1 :] = windows.mean(axis=-1)
+    return means
+
+
 def occurrences(values: Values) -> Values:
     """How many rounds so far had the round's own value; undefined where that is."""
     counts = np.full(values.shape, np.nan)

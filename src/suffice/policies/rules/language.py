@@ -5,12 +5,14 @@
     rule     = all {"or" all}
     all      = negation {"and" negation}
     negation = "not" negation | test
-    test     = "(" rule ")" | "at_least" "(" whole ("," rule)+ ")" | chain
+    test     = "(" rule ")" | "at_least" "(" whole ("," rule)+ ")" | window | chain
+    window   = "stable_for" "(" rule "," whole ")"
     chain    = operand {comparison operand}
     operand  = number | signal | "round" | "calibrated" "(" signal ")" | "base_rate" "(" ")" | "coin" "(" ")"
-    signal   = name | derived "(" [number "-"] name ")"
+    signal   = name | derived "(" [number "-"] name ["," whole] ")"
 
 ``derived`` is a key of :data:`suffice.signals.derived.DERIVATIONS`, as in ``since_lowest(error) >= 3``.
+``stable_for(rule, n)`` holds where the rule held in this round and the n - 1 before it.
 ``coin()`` draws a number in [0, 1) once per question, the same live and in replay.
 """
 
@@ -29,6 +31,7 @@ import numpy as np
 
 from suffice.errors import UsageError, did_you_mean
 from suffice.signals.known_signals import SignalSpec
+from suffice.stats import series
 from suffice.stats.units import Array, Mask, lots
 
 MAX_LENGTH = 10_000
@@ -42,8 +45,9 @@ _SYMBOLS: Mapping[type[ast.cmpop], str] = {
     ast.Lt: "<",
     ast.Gt: ">",
 }
-_KEYWORDS = frozenset({"round", "calibrated", "base_rate", "at_least", "coin"})
+_KEYWORDS = frozenset({"round", "calibrated", "base_rate", "at_least", "stable_for", "coin"})
 _NESTING = re.compile(r"[()]|\bnot\b")
+_STABLE = "as in stable_for(answer_repeats, 3)"
 _ANY = "a signal, a number, round, calibrated(signal), base_rate() or coin()"
 
 
@@ -167,7 +171,18 @@ class AtLeast:
         return f"at_least({', '.join([str(self.count), *map(str, self.items)])})"
 
 
-Expression = Truth | Compare | Not | And | Or | AtLeast
+@dataclass(frozen=True, slots=True)
+class StableFor:
+    """The item holds in the last ``rounds`` rounds, this one included."""
+
+    item: Expression
+    rounds: int
+
+    def __str__(self) -> str:
+        return f"stable_for({self.item}, {self.rounds})"
+
+
+Expression = Truth | Compare | Not | And | Or | AtLeast | StableFor
 
 
 def _wrapped(item: Expression, *looser: type) -> str:
@@ -258,6 +273,10 @@ class _Reader:
                 return self._chain(node, [left, *others], operators)
             case ast.Call(ast.Name("at_least"), [count, *conditions], []):
                 return self._at_least(count, conditions)
+            case ast.Call(ast.Name("stable_for"), [item, rounds], []):
+                return StableFor(self.condition(item), self._whole(rounds, _STABLE))
+            case ast.Call(ast.Name("stable_for")):
+                raise self._refused(node, f"a rule and a number of rounds, {_STABLE}")
         operand = self._operand(node)
         if not isinstance(operand, SignalRef):
             raise self._refused(node, f"a comparison after {operand}, as in {operand} > 0.25")
@@ -276,16 +295,20 @@ class _Reader:
         return _joined(And, comparisons)
 
     def _at_least(self, count: ast.expr, conditions: list[ast.expr]) -> Expression:
-        whole = count.value if isinstance(count, ast.Constant) else None
-        if not isinstance(whole, int) or isinstance(whole, bool) or whole >= 100_000:
-            raise self._refused(count, "a whole number below 100000, as in at_least(2, a, b, c)")
+        whole = self._whole(count, "as in at_least(2, a, b, c)")
         items = [self.condition(condition) for condition in conditions]
-        if not 1 <= whole <= len(items):
+        if whole > len(items):
             raise UsageError(
                 f"rule {self._text!r}: at_least({whole}, ...) over {len(items)} conditions; "
                 f"the number must be from 1 to the number of conditions"
             )
         return AtLeast(whole, tuple(items))
+
+    def _whole(self, node: ast.expr, form: str) -> int:
+        whole = node.value if isinstance(node, ast.Constant) else None
+        if not isinstance(whole, int) or isinstance(whole, bool) or not 1 <= whole < 100_000:
+            raise self._refused(node, f"a whole number from 1 to 99999, {form}")
+        return whole
 
     def _operand(self, node: ast.expr) -> Operand:
         match node:
@@ -310,12 +333,13 @@ class _Reader:
         from suffice.signals.derived import DERIVATIONS, DerivedName  # hardly any rule has one
 
         match node:
-            case ast.Call(ast.Name(how), [ast.Name(of)], []) if how in DERIVATIONS:
-                return str(DerivedName(how, of))
-            case ast.Call(ast.Name(how), [ast.BinOp(ast.Constant() as top, ast.Sub(), of)], []) if (
-                how in DERIVATIONS and isinstance(of, ast.Name)
-            ):
-                return str(DerivedName(how, of.id, self._number(top)))
+            case ast.Call(ast.Name(how), [of, *window], []) if how in DERIVATIONS:
+                rounds = [self._whole(node, f"as in {how}(NAME, 3)") for node in window]
+                match of:
+                    case ast.Name(name):
+                        return str(DerivedName.of_rule(how, name, None, rounds))
+                    case ast.BinOp(ast.Constant() as top, ast.Sub(), ast.Name(name)):
+                        return str(DerivedName.of_rule(how, name, self._number(top), rounds))
         raise self._refused(node, _ANY)
 
     def _number(self, node: ast.Constant) -> float:
@@ -363,6 +387,8 @@ def _holds(expression: Expression, columns: RuleColumns) -> Value:
             return reduce(combine, (_holds(item, columns) for item in items))
         case AtLeast(count, items):
             return sum(_holds(item, columns) * 1 for item in items) >= count
+        case StableFor(item, rounds):
+            return series.rounds_with(columns.whole(_holds(item, columns) * 1.0)) >= rounds
 
 
 def can_hold(expression: Expression, columns: RuleColumns) -> Value:
@@ -380,6 +406,8 @@ def can_hold(expression: Expression, columns: RuleColumns) -> Value:
             return reduce(operator.or_, (can_hold(item, columns) for item in items))
         case AtLeast(count, items):
             return sum(can_hold(item, columns) * 1 for item in items) >= count
+        case StableFor(item, rounds):
+            return series.rounds_with(columns.whole(can_hold(item, columns) * 1.0)) >= rounds
 
 
 def first_round(expression: Expression) -> int:
@@ -391,6 +419,8 @@ def first_round(expression: Expression) -> int:
                 first = max(first, math.ceil(value))
             case Compare(RoundNumber(), ">", Number(value)):
                 first = max(first, math.floor(value) + 1)
+            case StableFor(item, rounds):
+                first = max(first, first_round(item) + rounds - 1)
     return first
 
 
@@ -398,7 +428,7 @@ def _parts(expression: Expression) -> Iterator[Expression]:
     """A rule's conditions, in reading order, those that hold others before them."""
     yield expression
     match expression:
-        case Not(item):
+        case Not(item) | StableFor(item):
             yield from _parts(item)
         case And(items) | Or(items) | AtLeast(_, items):
             for item in items:
