@@ -165,6 +165,13 @@ _BARE_CLOSED_BOOK = f"Answer the question from memory, {_BARE_FORM}"
 _BARE_EXAMPLES = (EXAMPLES[0], UNANSWERABLE, *EXAMPLES[1:])
 
 
+ANSWER_NOW = (
+    "Answer the question now, from what was found, with a short phrase. Reply with exactly this line:\n"
+    "Answer: <short phrase>"
+)
+"""What asks for the answer at the end of a conversation."""
+
+
 def reply_form(name: PromptName, answer: str, confidence: str) -> str:
     """Answer and rating in the order in which they are asked for."""
     if not asks_rating(name):

@@ -10,8 +10,9 @@ from functools import partial
 from typing import Annotated, Any, ClassVar
 
 from suffice.contracts import Retriever
+from suffice.errors import UsageError
 from suffice.loops.calls import NOTHING_ASKED, usage_sum
-from suffice.loops.prompts import Prompt, SearchStep
+from suffice.loops.prompts import ANSWER_NOW, Prompt, SearchStep
 from suffice.loops.steps import (
     EVERYTHING,
     LoopSettings,
@@ -23,7 +24,7 @@ from suffice.loops.steps import (
 )
 from suffice.options import Option, read_names
 from suffice.signals.asking.judge_support import add_judge_calls
-from suffice.signals.asking.looks import ASKED, LookSettings, check_looks, with_looks
+from suffice.signals.asking.looks import ASKED, LookSettings, check_looks, one_turn_more, with_looks
 from suffice.signals.known_signals import LLM_STOP, MALFORMED_ACTIONS
 from suffice.trace.rounds.records import Passage, Question, Round, Usage
 
@@ -183,13 +184,17 @@ class QueryLoop(SteppedLoop):
         """Whether what was found suffices after these steps, of a loop that ``asks_apart``."""
         raise NotImplementedError
 
-    @abstractmethod
     def conversation(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
         """What the next choice continues after these steps, without its label."""
+        del question, steps
+        raise UsageError(
+            f"{type(self).__name__} has no conversation(question, steps), at whose end looks and in-loop "
+            "answers are asked; write one, or leave out looks and prompt='in-loop'"
+        )
 
-    @abstractmethod
     def answer_in_loop(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
         """What asks for the answer at the end of that conversation."""
+        return one_turn_more(self.conversation(question, steps), ANSWER_NOW, "Answer:")
 
     def prompt(
         self, question: Question, steps: Sequence[SearchStep], shown: Sequence[Passage]

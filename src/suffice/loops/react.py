@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 from suffice.contracts import MAX_REPLY_LETTERS, Message
 from suffice.loops.calls import greedy, usage_sum
 from suffice.loops.prompts import (
+    ANSWER_NOW,
     NOTHING_NEW,
     Api,
     Prompt,
@@ -219,11 +220,7 @@ _ONCE_MORE = (
 
 _NOW: Mapping[Api, tuple[str, str]] = {
     "completion": ("Thought: I finish now, with what the passages state.", "Action: Finish["),
-    "chat": (
-        "Do not search any more. Give the answer now, with a short phrase. Reply with exactly this line:\n"
-        "Answer: <short phrase>",
-        "",
-    ),
+    "chat": (f"Do not search any more. {ANSWER_NOW}", ""),
 }
 """What makes the agent finish, and what a completion model goes on after."""
 

@@ -1,0 +1,193 @@
+"""Answers asked in the loop's own conversation, and one-token looks: what is asked, read and charged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Literal
+
+import pytest
+from tests.builders import of_rounds
+from tests.loops.query import QUESTION, Scripted, found
+
+from suffice.contracts import Completion, Generation, GenerationRequest, Message
+from suffice.costs.usage import CostReads, cost_matrix
+from suffice.errors import UsageError
+from suffice.loops.follow_up import (
+    ChainPipeline,
+    ChainSettings,
+    IterativePipeline,
+    IterativeSettings,
+)
+from suffice.loops.ranked import CumulativeSettings
+from suffice.loops.react import ReactPipeline, ReactSettings
+from suffice.measures.costs import cost_reads
+from suffice.signals.asking.looks import ASKED
+from suffice.signals.known_signals import SIGNALS
+from suffice.trace.rounds.records import Round, Token, TopToken
+
+LOOKS = tuple(ASKED)
+RESULTS = {
+    "Oslo": found("a"),
+    "Bergen": found("b"),
+    "Thought: more.": found("c"),
+    QUESTION.text: found("d"),
+}
+
+
+class Model:
+    """Searches for Oslo, then for Bergen; says yes at .6 and no at .2; caches all but ten tokens."""
+
+    name, endpoint, concurrency = "model", "here", 1
+
+    def __init__(self, api: Literal["chat", "completion"], *, logprobs: bool = True) -> None:
+        self.api, self.logprobs = api, logprobs
+        self.requests: list[GenerationRequest] = []
+
+    def generate(self, request: GenerationRequest) -> Generation:
+        self.requests.append(request)
+        text = _text(request)
+        if request.top_logprobs == 10 or request.temperature == 1.0:
+            replies = [" Yes", " no", "Yes.", "maybe"][: request.n]
+        elif "Finish[" in text[-30:] or "exactly this line" in text[-120:]:
+            replies = ["Oslo"]
+        else:
+            replies = [
+                f"Thought: more.\nAction: Search[{'Bergen' if 'Oslo' in text[-200:] else 'Oslo'}]"
+            ]
+        tops = [(" Yes", 0.5), ("yes", 0.1), ("No", 0.2), (" the", 0.1)]
+        top = tuple(TopToken(token=word, logprob=math.log(share)) for word, share in tops)
+        tokens = (Token(token=" Yes", logprob=top[0].logprob, top=top),) if self.logprobs else None
+        return Generation(
+            model=self.name,
+            completions=tuple(Completion(text=reply, tokens=tokens) for reply in replies),
+            prompt_tokens=100,
+            cached_tokens=90,
+            completion_tokens=len(replies),
+            latency_s=0.5,
+        )
+
+
+def _text(request: GenerationRequest) -> str:
+    prompt = request.prompt
+    return prompt if isinstance(prompt, str) else "\n".join(message.content for message in prompt)
+
+
+def run(
+    api: Literal["chat", "completion"] = "completion", *, logprobs: bool = True, **settings: Any
+) -> tuple[list[Round], Model]:
+    model = Model(api, logprobs=logprobs)
+    chosen = ReactSettings(**{"rounds": 2, "step": 1, "prompt": "in-loop", **settings})
+    return list(ReactPipeline(model, chosen).rounds(QUESTION, Scripted(RESULTS))), model
+
+
+# --- the prefix -------------------------------------------------------------------------------------
+@pytest.mark.parametrize("api", ["chat", "completion"])
+def test_what_is_asked_beside_the_loop_begins_as_its_next_choice(api: Any) -> None:
+    """And nothing of it is in that choice."""
+    _, model = run(api, looks=LOOKS)
+    asked = [request for request in model.requests if request.max_tokens != 128]
+    choices = [request for request in model.requests if request.max_tokens == 128]
+    assert len(asked) == 2 * (1 + len(LOOKS))
+    for number, request in enumerate(asked):
+        following = choices[1 + number // (1 + len(LOOKS))]
+        assert len(_shared(request, following)) >= len(_text(following)) - len("Thought:\n")
+    for question in ("yes or no", "exactly this line", "I finish now"):
+        assert not any(question in _text(request) for request in choices)
+
+
+def _shared(one: GenerationRequest, other: GenerationRequest) -> str:
+    def letters(request: GenerationRequest) -> Iterator[str]:
+        prompt = request.prompt
+        messages = (Message(role="user", content=prompt),) if isinstance(prompt, str) else prompt
+        for message in messages:
+            yield from f"{message.role}: {message.content}"
+
+    same = []
+    for first, second in zip(letters(one), letters(other), strict=False):
+        if first != second:
+            break
+        same.append(first)
+    return "".join(same)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"), [(ChainPipeline, ChainSettings), (IterativePipeline, IterativeSettings)]
+)
+@pytest.mark.parametrize("api", ["chat", "completion"])
+def test_the_loops_of_follow_up_questions_ask_there_too(kind: Any, settings: Any, api: Any) -> None:
+    model = Model(api)
+    chosen = settings(rounds=1, samples=0, prompt="in-loop", looks=("p_true",), step=1)
+    (made,) = kind(model, chosen).rounds(QUESTION, Scripted(RESULTS))
+    assert made.answer
+    assert made.signals["p_true"] == pytest.approx(0.75)
+    follow_up, _, answer, look = model.requests
+    for request in (answer, look):
+        assert len(_shared(request, follow_up)) >= len(_text(follow_up)) - 40
+
+
+def test_a_loop_over_one_ranking_has_no_conversation() -> None:
+    with pytest.raises(UsageError, match="react"):
+        CumulativeSettings(prompt="in-loop")
+
+
+# --- what is read of it -----------------------------------------------------------------------------
+def test_a_look_is_the_probability_of_yes() -> None:
+    rounds, _ = run(looks=LOOKS)
+    for made in rounds:
+        assert made.answer == "Oslo"
+        assert [made.signals[name] for name in LOOKS] == pytest.approx([0.75] * len(LOOKS))
+        usage = made.usage
+        assert (usage.look_calls, usage.look_prompt_tokens, usage.look_cached_tokens) == (
+            3,
+            300,
+            270,
+        )
+        assert (usage.look_completion_tokens, usage.look_latency_s) == (3, 1.5)
+        assert (usage.latency_s or 0.0) >= 1.5
+
+
+def test_without_log_probabilities_it_is_refused_or_sampled() -> None:
+    with pytest.raises(UsageError, match="look-samples"):
+        run(looks=LOOKS, logprobs=False)
+    rounds, _ = run(looks=("p_true",), logprobs=False, look_samples=4)
+    assert rounds[0].signals["p_true"] == pytest.approx(2 / 3)  # yes, no, yes and neither
+
+
+def test_an_empty_answer_is_not_asked_about() -> None:
+    model = Model("completion")
+    generate = model.generate
+
+    def silent(request: GenerationRequest) -> Generation:
+        made = generate(request)
+        empty = "Finish[" in _text(request)[-30:]
+        return replace(made, completions=(Completion(text=""),)) if empty else made
+
+    model.generate = silent  # type: ignore[method-assign]
+    settings = ReactSettings(rounds=1, step=1, prompt="in-loop", looks=LOOKS)
+    (made,) = ReactPipeline(model, settings).rounds(QUESTION, Scripted(RESULTS))
+    assert math.isnan(made.signals["p_true"])
+    assert made.usage.look_calls == 2
+
+
+@pytest.mark.parametrize("looks", [("truth",), ("p_true", "")])
+def test_no_other_look_is_known(looks: tuple[str, ...]) -> None:
+    with pytest.raises(UsageError, match="look"):
+        ReactSettings(looks=looks)
+
+
+# --- what it costs ----------------------------------------------------------------------------------
+def test_a_policy_pays_for_the_looks_that_it_reads() -> None:
+    rounds, _ = run(looks=LOOKS)
+    traces = of_rounds(*rounds)
+    free = cost_matrix(traces, "llm_calls", reads=CostReads())
+    for read in (1, 2, 3):
+        reads = cost_reads([SIGNALS[name] for name in LOOKS[:read]])
+        assert len(reads.looks) == read
+        looks = replace(reads, answers=False)
+        assert (cost_matrix(traces, "look_calls", reads=looks) == [[read, read]]).all()
+        assert (cost_matrix(traces, "llm_calls", reads=looks) - free == [[read, read]]).all()
+        tokens = cost_matrix(traces, "evaluated_tokens", reads=looks)
+        unread = cost_matrix(traces, "evaluated_tokens", reads=CostReads())
+        assert (tokens - unread == [[10 * read, 10 * read]]).all()
