@@ -17,13 +17,14 @@ NOTHING_NEW = "(nothing new was found)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchStep:
-    """A search that was made."""
+    """A search that was made; ``note`` tells the model after it where the loop stands."""
 
     said: str
     query: str
     found: tuple[Passage, ...]
     shown: tuple[Passage, ...] = ()
     answer: str = ""
+    note: str = ""
 
 
 def passage_lines(passages: Sequence[Passage]) -> list[str]:
@@ -270,7 +271,11 @@ def _came(step: SearchStep, *, shown: bool) -> list[str]:
     """What came of a follow-up question; without its documents where they are not ``shown``."""
     documents = (passage_lines(step.found) or [NOTHING_NEW]) if shown else []
     read = [f"Document: {document}" for document in documents]
-    return [*read, f"Intermediate answer: {one_line(step.answer)}"]
+    return [
+        *read,
+        f"Intermediate answer: {one_line(step.answer)}",
+        *([step.note] if step.note else []),
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

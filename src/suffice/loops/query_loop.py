@@ -80,6 +80,9 @@ class QueryLoopSettings(LoopSettings):
             parse=read_names,
         ),
     ] = ()
+    budget_note: Annotated[
+        bool, Option(help="tell the model after each search how many of its budget are made")
+    ] = False
     look_samples: Annotated[
         int,
         Option(
@@ -245,7 +248,12 @@ class QueryLoop(SteppedLoop):
         answer, cost = self.read(choice.query, new)
         trail.unread += choice.unread
         step = SearchStep(
-            said=choice.said, query=choice.query, found=tuple(new), shown=shown, answer=answer or ""
+            said=choice.said,
+            query=choice.query,
+            found=tuple(new),
+            shown=shown,
+            answer=answer or "",
+            note=f"(Search {number} of {loop.rounds}.)" if loop.budget_note else "",
         )
         trail.steps, trail.shown = (*trail.steps, step), (*trail.shown, *shown)
         # a reading's seconds the round's own clock counts; a choice comes before that clock starts

@@ -229,8 +229,9 @@ _NOW: Mapping[Api, tuple[str, str]] = {
 _Trajectory = tuple[str, tuple[tuple[str, str], ...]]
 
 
-def _observation(passages: Sequence[Passage]) -> str:
-    return "\n".join(["Observation:", *(passage_lines(passages) or [NOTHING_NEW])])
+def _observation(passages: Sequence[Passage], note: str = "") -> str:
+    told = [note] if note else []
+    return "\n".join(["Observation:", *(passage_lines(passages) or [NOTHING_NEW]), *told])
 
 
 _EXAMPLES: tuple[_Trajectory, ...] = (
@@ -316,7 +317,7 @@ def render_agent(question: str, steps: Sequence[SearchStep], *, api: Api) -> Pro
     """What is asked after these steps."""
     trajectory = (
         f"Question: {one_line(question)}",
-        tuple((step.said, _observation(step.found)) for step in steps),
+        tuple((step.said, _observation(step.found, step.note)) for step in steps),
     )
     if api == "completion":
         worked = "\n\n".join(_lines(*example) for example in _EXAMPLES)

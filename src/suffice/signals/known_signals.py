@@ -213,7 +213,7 @@ _DECLARED = {
     "retrieval_scores": "retrieval_z retrieval_z_robust retrieval_gap rerank_top_score rerank_mean "
     "rerank_variance rerank_variance_raw",
     "asking.judge_support": "judge_support",
-    "asking.looks": "sufficient_prob p_true gain_prob",
+    "asking.looks": "sufficient_prob p_true gain_prob searches_left",
     "abstained": "abstained",
     "samples": "self_consistency normalized_entropy top_cluster_confidence candidate_agreement "
     "contradiction",

@@ -23,11 +23,10 @@ from suffice.loops.follow_up import (
 from suffice.loops.ranked import CumulativeSettings
 from suffice.loops.react import ReactPipeline, ReactSettings
 from suffice.measures.costs import cost_reads
-from suffice.signals.asking.looks import ASKED
 from suffice.signals.known_signals import SIGNALS
 from suffice.trace.rounds.records import Round, Token, TopToken
 
-LOOKS = tuple(ASKED)
+LOOKS = ("sufficient_prob", "p_true", "gain_prob")
 RESULTS = {
     "Oslo": found("a"),
     "Bergen": found("b"),
@@ -175,6 +174,37 @@ def test_an_empty_answer_is_not_asked_about() -> None:
 def test_no_other_look_is_known(looks: tuple[str, ...]) -> None:
     with pytest.raises(UsageError, match="look"):
         ReactSettings(looks=looks)
+
+
+def test_the_searches_left_are_a_mean_of_digits() -> None:
+    model = Model("completion")
+    generate = model.generate
+
+    def counting(request: GenerationRequest) -> Generation:
+        made = generate(request)
+        if request.top_logprobs != 10:
+            return made
+        top = tuple(
+            TopToken(token=word, logprob=math.log(p)) for word, p in (("1", 0.6), (" 3", 0.2))
+        )
+        token = Token(token="1", logprob=top[0].logprob, top=top)
+        return replace(made, completions=(Completion(text="1", tokens=(token,)),))
+
+    model.generate = counting  # type: ignore[method-assign]
+    settings = ReactSettings(rounds=1, step=1, looks=("searches_left",))
+    (made,) = ReactPipeline(model, settings).rounds(QUESTION, Scripted(RESULTS))
+    assert made.signals["searches_left"] == pytest.approx(1.5)
+
+
+def test_the_model_is_told_its_budget() -> None:
+    _, model = run(budget_note=True)
+    told = [
+        _text(request).count("(Search ") for request in model.requests if request.max_tokens == 128
+    ]
+    assert told[:3] == [0, 1, 2]
+    assert "(Search 2 of 2.)" in _text(model.requests[-1])
+    _, plain = run()
+    assert not any("(Search " in _text(request) for request in plain.requests)
 
 
 # --- what it costs ----------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ from suffice.trace.rounds.writer import check_settings, question_writer
 
 CorpusKind = Literal["own", "pooled", "files", "retriever"]
 # a recording begun before these existed goes on as one without them
-_STATED_WHEN_ON = ("closed_book", "judge", "cluster_cosine", "looks", "look_samples")
+_STATED_WHEN_ON = ("closed_book", "judge", "cluster_cosine", "looks", "look_samples", "budget_note")
 # said of a run, and no part of what was recorded
 _MAY_DIFFER = frozenset({"version", "sample"})
 

@@ -1,4 +1,4 @@
-"""Looks: yes-or-no questions about a round, asked on the loop's own conversation, one token each."""
+"""Looks: questions about a round, asked on the loop's own conversation and answered by one token each."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from suffice.trace.rounds.records import Round, known_sum
 Conversation = str | tuple[Message, ...]
 _TOP = 10  # alternatives of the one token, of which yes and no are read
 _YES_OR_NO = "Reply with one word: yes or no."
+_NUMBER = "Reply with one digit."
 _NEITHER = Absence("the reply was neither yes nor no", lambda _: True)
 ASKED: Mapping[str, str] = {
     "sufficient_prob": "Is what was found so far enough to answer the question?",
     "p_true": "Proposed answer: {answer}\nIs this answer to the question right?",
     "gain_prob": "Would one more search change the answer to the question?",
+    "searches_left": "How many more searches does the answer to the question need?",
 }
 """What each look asks; ``{answer}`` is the round's."""
 
@@ -39,6 +41,17 @@ GAIN_PROB = replace(
     direction="low",
 )
 
+SEARCHES_LEFT = SignalSpec(
+    name="searches_left",
+    summary="how many more searches the model says that the answer needs, 0 to 9",
+    answers=False,
+    charges=(LOOKS,),
+    low=0.0,
+    high=9.0,
+    direction="low",
+    undefined=(Absence("the reply was no digit", lambda _: True),),
+)
+
 
 def check_looks(names: Sequence[str]) -> None:
     """Refuse a name that is no look."""
@@ -53,6 +66,13 @@ def one_turn_more(conversation: Conversation, asked: str, label: str) -> Convers
         return f"{conversation}\n{asked}\n{label}"
     *before, last = conversation
     return (*before, replace(last, content=f"{last.content.rstrip()}\n\n{asked}"))
+
+
+# what yes and no, and what digits, count as
+_SCALES: Sequence[Mapping[str, float]] = (
+    {"yes": 1.0, "no": 0.0},
+    {str(number): float(number) for number in range(10)},
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +94,12 @@ def with_looks(
         if "{answer}" in ASKED[name] and not finished.answer_text.strip():
             continue
         asked = ASKED[name].format(answer=one_line(finished.answer_text))
-        prompt = one_turn_more(conversation, f"{asked} {_YES_OR_NO}", "Reply:")
-        reply = model.generate(_request(prompt, settings))
-        values[name] = _yes(reply, model, sampled=settings.samples > 0)
+        counts = name == SEARCHES_LEFT.name
+        form = _NUMBER if counts else _YES_OR_NO
+        reply = model.generate(
+            _request(one_turn_more(conversation, f"{asked} {form}", "Reply:"), settings)
+        )
+        values[name] = _mean(_words(reply, model, sampled=settings.samples > 0), _SCALES[counts])
         replies.append(reply)
     usage = replace(finished.usage, **_spent(replies))
     if usage.latency_s is not None:
@@ -99,16 +122,21 @@ def _spent(replies: Sequence[Generation]) -> dict[str, int | float | None]:
     return {"look_calls": len(replies), "look_latency_s": seconds, **tokens}
 
 
-def _yes(reply: Generation, model: ChatModel, *, sampled: bool) -> float:
-    """The probability of yes against no; NaN where the reply was neither."""
+def _words(reply: Generation, model: ChatModel, *, sampled: bool) -> Counter[str]:
+    """The weight of every word that the reply begins with."""
     weights: Counter[str] = Counter()
     for completion in reply.completions:
         for word, weight in (
             [(completion.text, 1.0)] if sampled else _first_token(completion, model)
         ):
             weights[word.strip(" .,!*\"'\n").casefold()] += weight
-    said = weights["yes"] + weights["no"]
-    return weights["yes"] / said if said else UNDEFINED
+    return weights
+
+
+def _mean(weights: Mapping[str, float], scale: Mapping[str, float]) -> float:
+    """The mean value of the words that have one; NaN without any."""
+    said = sum(weights[word] for word in scale)
+    return sum(weights[word] * value for word, value in scale.items()) / said if said else UNDEFINED
 
 
 def _first_token(completion: Completion, model: ChatModel) -> list[tuple[str, float]]:
