@@ -22,7 +22,7 @@ from suffice.trace.rounds.records import Passage, QuestionRecord, Round, Usage
 from suffice.trace.rounds.trace_set import TraceSet
 
 
-def paid(found: TraceSet, model: CostModel | None = None, **reads: bool) -> dict[str, Any]:
+def paid(found: TraceSet, model: CostModel | None = None, **reads: Any) -> dict[str, Any]:
     """What each round adds for a policy that reads its answer, and what else is said."""
     costs = stop_costs(found, reads=CostReads(answers=True, at_end=True, **reads), model=model)
     assert tuple(costs) == tuple(COSTS)

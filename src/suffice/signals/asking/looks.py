@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -101,7 +101,7 @@ def with_looks(
         )
         values[name] = _mean(_words(reply, model, sampled=settings.samples > 0), _SCALES[counts])
         replies.append(reply)
-    usage = replace(finished.usage, **_spent(replies))
+    usage = replace(finished.usage, **_spent(replies))  # type: ignore[arg-type]
     if usage.latency_s is not None:
         usage = replace(usage, latency_s=usage.latency_s + (usage.look_latency_s or 0.0))
     return replace(finished, signals=values, usage=usage)
@@ -122,9 +122,9 @@ def _spent(replies: Sequence[Generation]) -> dict[str, int | float | None]:
     return {"look_calls": len(replies), "look_latency_s": seconds, **tokens}
 
 
-def _words(reply: Generation, model: ChatModel, *, sampled: bool) -> Counter[str]:
+def _words(reply: Generation, model: ChatModel, *, sampled: bool) -> Mapping[str, float]:
     """The weight of every word that the reply begins with."""
-    weights: Counter[str] = Counter()
+    weights: defaultdict[str, float] = defaultdict(float)
     for completion in reply.completions:
         for word, weight in (
             [(completion.text, 1.0)] if sampled else _first_token(completion, model)
