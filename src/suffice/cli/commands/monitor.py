@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-from suffice.cli.output import INTERRUPTED, Form, print_result, put, say
+from suffice.cli.output import Form, print_result, put, say
 from suffice.cli.parser import command
 from suffice.errors import BackendError, DataError
 from suffice.monitor.following import AlarmLog, Following, WebHook
@@ -74,7 +74,6 @@ def monitor(
     hook = None if options.webhook is None else WebHook(options.webhook)
     lines = None if options.alarms is None or options.alarms == "-" else Path(options.alarms)
     watched, log = Following(root, production), AlarmLog(lines, hook)
-    interrupted = False
     try:
         while True:
             watched.look()
@@ -83,10 +82,9 @@ def monitor(
                 break
             time.sleep(max(options.every, 0.05))
     except KeyboardInterrupt:
-        interrupted = True
+        if not options.follow:  # what was read so far would pass for the whole record
+            raise
     print_result(form, production.tables(), production.to_json)
-    if interrupted and not options.follow:
-        return INTERRUPTED
     return int(options.fail_on_alarm and bool(production.alarms))
 
 
