@@ -130,7 +130,7 @@ class Following:
             _, table = StoredFile.read_whole(file, {"question_id"}, QUESTIONS)
             ids = table.column("question_id").unique().to_pylist()
             if new := [name for name in ids if name not in self._taken]:
-                read = read_traces(file, columns=self.production.reading.columns)
+                read = read_traces(file)
                 yield (read if len(new) == len(ids) else read.only_questions(new)), new
             self._taken.update(new)
             self._unchanged[file] = now

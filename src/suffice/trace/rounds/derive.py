@@ -22,7 +22,7 @@ from suffice.trace.durable import check_free, written_aside
 from suffice.trace.lazy import LazyTable
 from suffice.trace.parquet import parquet_writer, part_name
 from suffice.trace.rounds.labels import labelled
-from suffice.trace.rounds.reader import ATTRIBUTES, read_traces, told_apart
+from suffice.trace.rounds.reader import ATTRIBUTES, question_ids_of, read_traces, told_apart
 from suffice.trace.rounds.records import sampled_ids
 from suffice.trace.rounds.schema import QUESTION_ROWS
 from suffice.trace.rounds.trace_set import TraceSet, unit_keys
@@ -443,7 +443,7 @@ def read_ids(ids: str | Path | Iterable[str]) -> tuple[str, ...]:
         return tuple(ids)
     path = Path(ids)
     if path.is_dir() or path.suffix == ".parquet":
-        return read_traces(path, columns=()).question_ids
+        return tuple(question_ids_of(path))
     try:
         lines = [
             line.strip() for line in plain_file(path).read_text(encoding="utf-8-sig").splitlines()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -210,11 +210,9 @@ class Labels:
         cells = map(partial(_Cell, name), ids, rounds)
         return [cell if cell in self.entries else None for cell in cells]
 
-    def onto(self, table: pa.Table, columns: Container[str] = LABEL_COLUMNS) -> pa.Table:
-        """Return the rows with these labels in the wanted columns."""
+    def onto(self, table: pa.Table) -> pa.Table:
+        """Return the rows with these labels in their columns."""
         for name in self.columns():
-            if name not in columns:
-                continue
             kind = SCHEMA.field(name).type
             taken = self._taken(table, name)
             values = [cell and self.entries[cell].value for cell in taken]

@@ -21,7 +21,7 @@ from suffice.trace.lazy import in_memory
 from suffice.trace.parquet import Column, RowSet, part_name, write_set, write_table
 from suffice.trace.recording import RecordWriter, check_goes_on, recorded_before, stores_at
 from suffice.trace.rounds.checks import find_problems
-from suffice.trace.rounds.reader import inspect_traces
+from suffice.trace.rounds.reader import question_ids_of
 from suffice.trace.rounds.records import Passage, QuestionRecord, Round
 from suffice.trace.rounds.schema import (
     QUESTION_ROWS,
@@ -41,24 +41,7 @@ _OF_SHARDS = frozenset({"shard", "shards"})
 def write_traces(
     records: Iterable[QuestionRecord], path: str | Path, *, run: Mapping[str, Any] | None = None
 ) -> None:
-    """Write a trace set: replace one ``.parquet`` file, or add a file to a directory.
-
-    Parameters
-    ----------
-    records
-        At least one question; each with at least one round.
-    path
-        In a directory with questions, the existing files stay unchanged.
-    run
-        The file's ``suffice.run`` document.
-
-    Raises
-    ------
-    DataError
-        For data that :func:`~suffice.read` would refuse, naming question, round and column.
-    UsageError
-        If the directory holds one of the questions already; then nothing is written.
-    """
+    """Write a trace set, as :func:`suffice.write` does."""
     rows = records_to_table(records, run)
     _check_rows(rows)
     root = Path(path)
@@ -66,13 +49,13 @@ def write_traces(
         write_table(rows, root)
         return
     with in_turn(root, "write"):
-        if any(root.glob("*.parquet")) or stores_at(root):
-            there = set(inspect_traces(root, columns=()).valid(skip_invalid=False).question_ids)
-            if repeated := sorted(there & {*rows.column("question_id").to_pylist()}):
-                raise UsageError(
-                    f"{root} holds {len(repeated)} of these questions already, the first {repeated[0]!r}; "
-                    "nothing was written: leave them out, or write to another place"
-                )
+        held = any(root.glob("*.parquet")) or stores_at(root)
+        known = question_ids_of(root) if held else set()
+        if repeated := sorted(known & {*rows.column("question_id").to_pylist()}):
+            raise UsageError(
+                f"{root} holds {len(repeated)} of these questions already, the first {repeated[0]!r}; "
+                "nothing was written: leave them out, or write to another place"
+            )
         parts = [file.stem.removeprefix("part-") for file in root.glob("part-*.parquet")]
         numbers = [int(part) for part in parts if part.isdecimal()]
         write_table(rows, root / part_name(max(numbers, default=-1) + 1))
