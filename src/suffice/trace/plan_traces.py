@@ -234,23 +234,11 @@ PLANS = TableSchema(
     version=2,
     oldest=2,
     columns=(
-        Column(
-            PlanRecord,
-            "task_id",
-            TEXT,
-            "task key; with agent, retriever and seed the run's key",
-            required=True,
-        ),
+        Column(PlanRecord, "task_id", TEXT, "the task's key", required=True),
         Column(PlanRecord, "agent", TEXT, "which agent ran", required=True),
         Column(PlanRecord, "retriever", TEXT, "which retriever it asked; null: none"),
         Column(PlanRecord, "seed", INT64, "of its random numbers", required=True),
-        Column(
-            PlanRecord,
-            "run",
-            TEXT,
-            "the run as JSON, by the fields of its record: task, steps, outcome, gold; defaults left out",
-            required=True,
-        ),
+        Column(PlanRecord, "run", TEXT, "the run as JSON, without defaults", required=True),
     ),
 )
 _KEY_COLUMNS = ("task_id", "agent", "retriever", "seed")

@@ -20,6 +20,7 @@ from suffice.contracts import whole_text
 from suffice.errors import DataError, StorageError, UsageError, plain_file
 from suffice.trace.durable import Shard, is_written, process_of
 from suffice.trace.parquet import RUN_KEY, RecordKey, RowSet, opened, readable, write_table
+from suffice.trace.rounds.schema import records_to_table
 from suffice.trace.rounds.trace_set import steps
 from suffice.trace.store import ALL, NAME, OF_RECORDERS, RECORDER, Store, exported, store_at
 from suffice.trace.stored_file import StoredFile
@@ -64,7 +65,7 @@ def live_store(path: str | Path) -> Store | None:
 
 @dataclass(frozen=True, slots=True)
 class RecordedRows:
-    """Rows of a run's records up to the record with this number; the schema's metadata tell their kind."""
+    """Rows of a run up to the end, or the record, with this number; the schema's metadata tell their kind."""
 
     token: str
     run: Mapping[str, Any]
@@ -79,10 +80,14 @@ class RecordedRows:
 
 
 def recorded_rows(
-    file: Path, after: Callable[[str], int] = lambda _: 0, most: int = ALL
+    file: Path, after: Callable[[str], int] = lambda _: 0, most: int = ALL, *, dead: bool = True
 ) -> list[RecordedRows]:
-    """Return the rows of a recorder's runs after a record, by the run's token; at most ``most`` per run."""
-    found = []
+    """Return a store's rows after some ends of its runs (see :meth:`Store.runs`), of recorders also."""
+    found = [
+        RecordedRows(run.token, run.document, run.turn, records_to_table(run.records, run.document))
+        for run in Store(file).runs(after, dead=dead, most=most)
+        if run.records
+    ]
     with Store(file).transaction(write=False) as connection:
         for run, token, document in connection.execute(_RUNS).fetchall():
             cells = connection.execute(
@@ -107,12 +112,13 @@ def is_exported(root: Path, files: Iterable[Path]) -> bool:
     )
 
 
-ReadsRows = Callable[[Path, Callable[[str], int], int], list[RecordedRows]]
-
-
-def export_records(file: Path, folder: Path, read: ReadsRows = recorded_rows) -> Iterator[pa.Table]:
-    """Write records since the last export to a folder, some per file; yield the rows of each."""
-    while runs := read(file, exported(folder.glob("store-*.parquet")), _IN_A_FILE):
+def export_records(file: Path, folder: Path) -> Iterator[pa.Table]:
+    """Write what ended since the last export to a folder, some questions per file; yield the rows of each."""
+    while True:
+        after = exported(folder.glob("store-*.parquet"))
+        runs = recorded_rows(file, after, _IN_A_FILE, dead=False)
+        if not runs:
+            return
         for run in runs:
             table = run.table.replace_schema_metadata(run.metadata)
             write_table(table, folder / f"store-{run.token}-{run.number:09d}.parquet")

@@ -6,7 +6,7 @@ import os
 import re
 import warnings
 from bisect import bisect_left
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -158,10 +158,6 @@ class StoredFile:
             stored=plain.with_metadata(metadata),
         )
 
-    def __reduce__(self) -> tuple[Callable[..., StoredFile], tuple[Path, tuple[str, ...], str]]:
-        """Pickle for another process, which opens the file again."""
-        return _opened_again, (self.file, self.names, self.kind.name)
-
     @property
     def rows(self) -> int:
         """Number of rows."""
@@ -247,12 +243,6 @@ def _shares_a_field(stored: pa.DataType, kind: pa.DataType) -> bool:
         if pa.types.is_nested(one) and pa.types.is_struct(one.field(0).type)
     ]
     return len(names) < 2 or not names[0].isdisjoint(names[1])
-
-
-def _opened_again(file: Path, names: tuple[str, ...], kind: str) -> StoredFile:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SufficeWarning)  # said when it was opened first
-        return StoredFile.open(file, names, QUESTIONS if kind == QUESTIONS.name else _plans())
 
 
 @lru_cache(maxsize=64)

@@ -25,7 +25,7 @@ from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.reader import ATTRIBUTES, question_ids_of, read_traces, told_apart
 from suffice.trace.rounds.records import sampled_ids
 from suffice.trace.rounds.schema import QUESTION_ROWS
-from suffice.trace.rounds.trace_set import TraceSet, unit_keys
+from suffice.trace.rounds.trace_set import TraceSet, in_columns, unit_keys
 from suffice.trace.stored_file import BATCH, agreed, one_schema
 
 
@@ -232,9 +232,7 @@ def write_copy(
         with parquet_writer(file, schema) as sink:
             for table in tables:
                 for some in _pieces(table):
-                    whole = [schema.empty_table(), some]
-                    rows = pa.concat_tables(whole, promote_options="permissive")
-                    sink.write_table(rows.select(schema.names).cast(schema))
+                    sink.write_table(in_columns([some], schema))
     questions = sum(source.n_questions for source in sources)
     splits = sum((Counter(source.splits) for source in sources), Counter[str]())
     return Written(

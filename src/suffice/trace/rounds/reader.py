@@ -27,7 +27,7 @@ from suffice.trace.recording import (
 )
 from suffice.trace.rounds.checks import Keys, Problem, key_problems, row_problems
 from suffice.trace.rounds.labels import LABELS_FILE, Labels, labels_beside
-from suffice.trace.rounds.schema import QUESTIONS, SCHEMA, records_to_table
+from suffice.trace.rounds.schema import QUESTIONS, SCHEMA
 from suffice.trace.rounds.trace_set import (
     TraceSet,
     TraceSetOrigin,
@@ -35,7 +35,7 @@ from suffice.trace.rounds.trace_set import (
     in_words,
     with_column,
 )
-from suffice.trace.store import ALL, Store, exported, free_id
+from suffice.trace.store import exported, free_id
 from suffice.trace.stored_file import (
     BATCH,
     EXAMPLE,
@@ -245,18 +245,6 @@ def inspect_traces(path: str | Path, *, keep_unknown: bool = False) -> TraceInsp
     )
 
 
-def stored_rows(
-    file: Path, after: Callable[[str], int], most: int = ALL, *, dead: bool = True
-) -> list[RecordedRows]:
-    """Return a store's rows since an export, of live loops (see :meth:`Store.runs`) and of recorders."""
-    live = [
-        RecordedRows(run.token, run.document, run.turn, records_to_table(run.records, run.document))
-        for run in Store(file).runs(after, dead=dead, most=most)
-        if run.records
-    ]
-    return [*live, *recorded_rows(file, after, most)]
-
-
 def parts_of(
     root: Path, wanted: Container[str], kind: TableSchema, errors: list[DataError]
 ) -> Iterator[tuple[StoredFile, pa.Table]]:
@@ -271,7 +259,7 @@ def parts_of(
             yield part
     after = exported(files)  # what is exported meanwhile comes once
     for store in stores_at(root):
-        for rows in stored_rows(store, after):
+        for rows in recorded_rows(store, after):
             try:
                 part = _of_run(store, rows, wanted, kind)
             except DataError as error:
