@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from numbers import Real
@@ -16,7 +16,7 @@ import numpy as np
 
 from suffice.contracts import strict_json
 from suffice.errors import DataError, SufficeWarning
-from suffice.trace.parquet import INT64, TEXT, Column, RowSet, TableSchema, write_set
+from suffice.trace.parquet import INT64, TEXT, Column, RowSet, TableSchema
 from suffice.trace.recording import RecordWriter, count_failures
 from suffice.trace.rounds.reader import parts_of
 from suffice.trace.rounds.records import Passage, Usage, as_document, record_of_document
@@ -317,13 +317,6 @@ def _record(row: Mapping[str, Any], others: Container[PlanKey]) -> PlanRecord:
     if record.key in others:
         raise DataError(f"run {record.key} appears twice", column="task_id")
     return record
-
-
-def write_plans(
-    records: Iterable[PlanRecord], path: str | Path, *, run: Mapping[str, Any] | None = None
-) -> None:
-    """Write a plan trace: a ``.parquet`` path as one file, any other as a directory with one shard."""
-    write_set(PLAN_ROWS.table(records, run or {}), path)
 
 
 def plan_writer(path: str | Path, *, run: Mapping[str, Any]) -> RecordWriter[PlanRecord]:

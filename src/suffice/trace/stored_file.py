@@ -164,18 +164,18 @@ class StoredFile:
         return sum(self.row_groups)
 
     def batches(
-        self, names: Sequence[str], rows: Rows, fields: tuple[str, ...] = ()
+        self, names: Sequence[str], rows: Rows, field: str = ""
     ) -> Iterator[tuple[int, pa.Table]]:
-        """Yield columns at ascending ``rows`` in batches; of the first column only ``fields``."""
+        """Yield columns at ascending ``rows`` in batches; of the first column perhaps only a field."""
         known = self.kind.arrow if names[0] in self.kind.arrow.names else self.stored
-        kind = narrowed(known.field(names[0]).type, fields)
+        kind = narrowed(known.field(names[0]).type, field)
         with readable(self.file):
             footer, first = footer_of(self.file), 0
             if (footer.num_rows, footer.num_row_groups) != (self.rows, len(self.row_groups)):
                 raise pa.ArrowInvalid(
                     "it was written anew since it was opened; read the record again"
                 )
-            paths = [*_leaf_paths(footer, names[0], fields), *names[1:]]
+            paths = [*_leaf_paths(footer, names[0], field), *names[1:]]
             size = max(1, min(BATCH, _BATCH_BYTES * self.rows // max(self.n_bytes, 1)))
             for number, held in enumerate(self.row_groups):
                 at, first = first, first + held
@@ -207,32 +207,24 @@ def within(rows: Rows, first: int, stop: int) -> slice:
     return slice(*np.searchsorted(rows, np.array((first, stop), rows.dtype)))
 
 
-def narrowed(kind: pa.DataType, fields: tuple[str, ...]) -> pa.DataType:
-    """Return a list of structs with these fields only, ``LIST.FIELD`` if nested; none: the type itself."""
-    if not fields:
+def narrowed(kind: pa.DataType, field: str) -> pa.DataType:
+    """Return a list of structs with this field only, ``LIST.FIELD`` if nested; none: the type itself."""
+    if not field:
         return kind
-    inner: dict[str, list[str]] = {}
-    for field in fields:
-        name, _, of_list = field.partition(".")
-        inner.setdefault(name, []).extend([of_list] if of_list else [])
-    kinds = {name: kind.value_type.field(name).type for name in inner}
-    return pa.list_(
-        pa.struct([(name, narrowed(kinds[name], tuple(of))) for name, of in inner.items()])
-    )
+    name, _, of_list = field.partition(".")
+    return pa.list_(pa.struct([(name, narrowed(kind.value_type.field(name).type, of_list))]))
 
 
-def _leaf_paths(footer: pq.FileMetaData, name: str, fields: tuple[str, ...]) -> list[str]:
-    """Return Parquet's paths of a column, or of some fields of its structs."""
+def _leaf_paths(footer: pq.FileMetaData, name: str, field: str) -> list[str]:
+    """Return Parquet's paths of a column, or of a field of its structs."""
+    if not field:
+        return [name]
     leaves = [footer.schema.column(number).path for number in range(len(footer.schema))]
     # NAME.list.element.FIELD.list.element..., whatever the writer calls the two between
     parts = {
         path: ".".join(path.split(".")[3::3]) for path in leaves if path.startswith(f"{name}.")
     }
-    return [
-        path
-        for path, part in parts.items()
-        if any(f"{part}.".startswith(f"{field}.") for field in fields)
-    ] or [name]
+    return [path for path, part in parts.items() if f"{part}.".startswith(f"{field}.")] or [name]
 
 
 def _shares_a_field(stored: pa.DataType, kind: pa.DataType) -> bool:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from suffice.errors import DataError, UsageError
 from suffice.trace.durable import Shard, in_turn, written_aside
 from suffice.trace.lazy import in_memory
-from suffice.trace.parquet import Column, RowSet, part_name, write_set, write_table
+from suffice.trace.parquet import Column, RowSet, only_file, part_name, write_table
 from suffice.trace.recording import RecordWriter, check_goes_on, recorded_before, stores_at
 from suffice.trace.rounds.checks import key_problems, row_problems
 from suffice.trace.rounds.reader import question_ids_of
@@ -84,7 +84,9 @@ def write_trace_set(traces: TraceSet, path: str | Path) -> Path:
     both = (traces.table, traces.closed_book)
     rows = pa.concat_tables(map(in_memory, both), promote_options="default")
     metadata = QUESTION_ROWS.stamped(traces.origin.run).metadata
-    return write_set(rows.replace_schema_metadata(metadata), path)
+    file = only_file(path)
+    write_table(rows.replace_schema_metadata(metadata), file)
+    return file
 
 
 def question_writer(
