@@ -82,7 +82,8 @@ def parquet_files(root: Path) -> list[Path]:
 def schema_of(path: str | Path) -> TableSchema:
     """Return the kind of trace set at ``path``; one of questions unless a file says otherwise."""
     from suffice.trace.engines import as_place
-    from suffice.trace.recording import recorded_rows, stores_at
+    from suffice.trace.recording import stores_at
+    from suffice.trace.store import Store
 
     root, plans = as_place(path), _plans()
     for file in parquet_files(root):
@@ -93,8 +94,8 @@ def schema_of(path: str | Path) -> TableSchema:
             continue  # said by whoever reads it
         if plans.key in (schema.metadata or {}):
             return plans
-    held = (rows for file in stores_at(root) for rows in recorded_rows(file, most=1))
-    return plans if any(plans.key in rows.metadata for rows in held) else QUESTIONS
+    runs = (run for file in stores_at(root) for run in Store(file).runs(most=1))
+    return plans if any(plans.key in run.metadata for run in runs) else QUESTIONS
 
 
 def _plans() -> TableSchema:

@@ -18,13 +18,7 @@ from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.trace.engines import as_place
 from suffice.trace.lazy import LazyTable, Span, in_memory
 from suffice.trace.parquet import TableSchema, footer_of
-from suffice.trace.recording import (
-    RecordedRows,
-    count_failures,
-    is_exported,
-    recorded_rows,
-    stores_at,
-)
+from suffice.trace.recording import count_failures, is_exported, stores_at
 from suffice.trace.rounds.checks import Keys, Problem, key_problems, row_problems
 from suffice.trace.rounds.labels import LABELS_FILE, Labels, labels_beside
 from suffice.trace.rounds.schema import QUESTIONS, SCHEMA
@@ -35,7 +29,7 @@ from suffice.trace.rounds.trace_set import (
     in_words,
     with_column,
 )
-from suffice.trace.store import exported, free_id
+from suffice.trace.store import Store, StoredRun, exported, free_id
 from suffice.trace.stored_file import (
     BATCH,
     EXAMPLE,
@@ -259,9 +253,9 @@ def parts_of(
             yield part
     after = exported(files)  # what is exported meanwhile comes once
     for store in stores_at(root):
-        for rows in recorded_rows(store, after):
+        for run in (run for run in Store(store).runs(after) if run.rows):
             try:
-                part = _of_run(store, rows, wanted, kind)
+                part = _of_run(store, run, wanted, kind)
             except DataError as error:
                 errors.append(error)
             else:
@@ -278,17 +272,17 @@ def question_ids_of(root: Path) -> set[str]:
 
 
 def _of_run(
-    file: Path, rows: RecordedRows, wanted: Container[str], kind: TableSchema
+    file: Path, run: StoredRun, wanted: Container[str], kind: TableSchema
 ) -> tuple[StoredFile, pa.Table]:
-    check_version(rows.table.schema.metadata or {}, file, kind)
-    table = rows.table.select([name for name in rows.table.column_names if name in wanted])
+    check_version(run.metadata, file, kind)
+    table = run.rows.select([name for name in run.rows.column_names if name in wanted])
     part = StoredFile(
         file=file,
         kind=kind,
         names=tuple(table.column_names),
         row_groups=(table.num_rows,),
         n_bytes=0,
-        run=dict(rows.run),
+        run=dict(run.document),
         remarks=(),
         stored=table.schema,
     )
