@@ -6,7 +6,7 @@ import math
 import operator
 import struct
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 from types import UnionType
@@ -105,6 +105,27 @@ def float32(value: Any, column: str) -> float:
     except (TypeError, ValueError, struct.error) as error:
         raise DataError(f"must be a number, found {value!r:.60}", column=column) from error
     return rounded
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A check of numbers from ``least`` to ``most``, which ``said`` describes."""
+
+    least: float
+    most: float
+    said: str
+
+    def __call__(self, value: Any, column: str) -> float:
+        """Return the number in float32; refuse others."""
+        unfit = value is None or isinstance(value, str | bool)
+        number = math.nan if unfit else float32(value, column)
+        if not self.least <= number <= self.most:
+            raise DataError(self.refusal(value), column=column)
+        return number
+
+    def refusal(self, value: object) -> str:
+        """Return the error message for a number outside."""
+        return f"must be {self.said}, found {value!r}"
 
 
 def whole(most: int, value: Any, column: str, *, least: int = 0) -> int:

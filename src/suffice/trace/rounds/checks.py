@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 
 from suffice.errors import DataError
 from suffice.trace.rounds.records import (
-    LEAST_PROPENSITY,
+    PROPENSITY,
+    SCORE,
     STOPPED_BY,
     fitting_clusters,
     not_a_logprob,
-    not_a_propensity,
-    not_a_score,
     wrong_logprob,
 )
 from suffice.trace.rounds.schema import REQUIRED, USAGE_COLUMNS
 from suffice.trace.stored_file import StoredFile, first_error
+from suffice.trace.values import Range
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,38 +78,33 @@ def _cells(rows: pa.RecordBatch) -> Iterator[Problem]:
         if name in there and name != "answer":  # null: not asked for
             for position in _positions(rows.column(name).is_null()):
                 yield Problem(position, name, "null where a value is required")
-    for name, (wrong, said) in _WRONG_CELLS.items():
+    for name in there & {"question_id"}:
+        for position in _positions(pc.equal(rows.column(name), "")):
+            yield Problem(position, name, "empty question_id")
+    for name in there & {"stopped_by"}:
+        known = pc.is_in(rows.column(name), pa.array([*STOPPED_BY, None], pa.string()))
+        for position in _positions(pc.invert(known)):
+            said = f"must be one of {', '.join(STOPPED_BY)}; found {rows.column(name)[position]}"
+            yield Problem(position, name, f"{said}; null where the question ran to its full budget")
+    for name, allowed in _RANGES.items():
         if name in there:
             cells = rows.column(name)
-            for position in _positions(wrong(cells)):
-                yield Problem(position, name, said(cells[position].as_py()))
+            inside = pc.and_(
+                pc.greater_equal(cells, allowed.least), pc.less_equal(cells, allowed.most)
+            )
+            if name != "propensity":  # undefined
+                inside = pc.or_(inside, pc.is_nan(cells))
+            for position in _positions(pc.invert(inside)):
+                yield Problem(position, name, allowed.refusal(cells[position].as_py()))
 
 
-def _negative(cells: pa.Array) -> pa.Array:
-    return pc.less(cells, 0)
-
-
-_WRONG_CELLS: Mapping[str, tuple[Callable[[pa.Array], pa.Array], Callable[[Any], str]]] = {
-    "question_id": (lambda ids: pc.equal(ids, ""), lambda _: "empty question_id"),
-    "round": (_negative, lambda number: f"round {number}: rounds count from 1 (0: closed book)"),
-    "propensity": (
-        lambda cells: pc.invert(
-            pc.and_(pc.greater_equal(cells, LEAST_PROPENSITY), pc.less_equal(cells, 1))
-        ),
-        not_a_propensity,
-    ),
-    "score": (lambda cells: pc.or_(_negative(cells), pc.greater(cells, 1)), not_a_score),
-    "stopped_by": (
-        lambda cells: pc.invert(pc.is_in(cells, pa.array([*STOPPED_BY, None], pa.string()))),
-        lambda value: (
-            f"must be one of {', '.join(STOPPED_BY)}, found {value!r}; null where the question ran to its "
-            "full budget"
-        ),
-    ),
-    "answer_starts": (_negative, lambda number: f"token {number}: tokens count from 0"),
-    **{column.name: (_negative, lambda _: "a negative amount") for column in USAGE_COLUMNS},
+_RANGES: Mapping[str, Range] = {
+    "round": Range(0, math.inf, "a round from 1 (0: closed book)"),
+    "propensity": PROPENSITY,
+    "score": SCORE,
+    "answer_starts": Range(0, math.inf, "the number of a token from 0"),
+    **{column.name: Range(0, math.inf, "an amount of at least 0") for column in USAGE_COLUMNS},
 }
-"""Of columns that may be there: which cells are wrong, and what is said of such a value."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,7 +288,6 @@ _ROW_CHECKS: tuple[Callable[[pa.RecordBatch], Iterator[Problem]], ...] = (
 )
 
 CHECKED_WITH: Mapping[str, tuple[str, ...]] = {
-    "gold_answers": ("round",),
     "sample_clusters": ("samples",),
     **{part: (whole,) for whole, parts in _PARTS.items() for part in parts if whole != "llm_calls"},
     **dict.fromkeys(_CALL_PARTS, ("llm_calls", *_CALL_PARTS)),

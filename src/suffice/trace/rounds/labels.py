@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from suffice.contracts import strict_json
 from suffice.errors import DataError, plain_file
 from suffice.trace.recording import live_store
-from suffice.trace.rounds.records import score_of
+from suffice.trace.rounds.records import SCORE
 from suffice.trace.rounds.schema import SCHEMA
 from suffice.trace.rounds.trace_set import TraceSet, with_column
 from suffice.trace.values import Check, checked, items, not_empty
@@ -74,7 +74,7 @@ class Label:
     _checks: ClassVar[Mapping[str, Check]] = {
         "question_id": not_empty,
         "gold_answers": _answers,
-        "score": lambda value, _: score_of(value),
+        "score": SCORE,
     }
     question_id: str
     gold_answers: tuple[str, ...] = ()

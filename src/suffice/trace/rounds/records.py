@@ -13,10 +13,10 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import numpy as np
 
-from suffice.contracts import whole_text
 from suffice.errors import DataError, UsageError
 from suffice.trace.values import (
     Check,
+    Range,
     by_name,
     checked,
     float32,
@@ -50,16 +50,6 @@ def _scores(given: Any, column: str) -> tuple[float, ...]:
     return tuple(
         math.nan if score is None else float32(score, column) for score in numbers(given, column)
     )
-
-
-def _answer(value: Any, column: str) -> str:
-    if not isinstance(value, str):
-        raise DataError(
-            f"must be text, found {value!r:.60}; write an empty string where the model gave none, None "
-            "where it was not asked",
-            column=column,
-        )
-    return whole_text(value)
 
 
 def _check_logprob(value: float | None, column: str) -> float:
@@ -218,7 +208,6 @@ class Round:
     """
 
     _checks: ClassVar[Mapping[str, Check]] = {
-        "answer": _answer,
         "sample_clusters": numbers,
         "candidate_scores": _scores,
         "signals": by_name,
@@ -393,6 +382,15 @@ POLICY_STOP = "policy_stop"
 """The name in the map ``signals`` of 1 where the running policy said stop, 0 where it went on."""
 
 
+SCORE = Range(0.0, 1.0, "a number from 0 to 1 (a score divided by the largest one)")
+# from a millionth in single precision; a question of 1/1e-38 would be all
+PROPENSITY = Range(
+    9.99999997e-07,
+    1.0,
+    "a probability from 0.000001 to 1 (null: only the full budget could end it)",
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionRecord:
     """A question with its rounds, to the full budget or to its stop.
@@ -422,8 +420,8 @@ class QuestionRecord:
     _checks: ClassVar[Mapping[str, Check]] = {
         # the answers themselves, or none
         "gold": lambda given, _: given if isinstance(given, Gold) else Gold(answers=given),
-        "scores": lambda scores, _: {number: score_of(one) for number, one in scores.items()},
-        "propensity": lambda value, _: _propensity(value),
+        "scores": lambda scores, _: {number: SCORE(one, "score") for number, one in scores.items()},
+        "propensity": PROPENSITY,
         "stopped_by": partial(one_of, STOPPED_BY),
     }
     question: Question
@@ -442,39 +440,6 @@ class QuestionRecord:
             if not first <= number <= last:
                 said = f"a score of round {number}; the record has rounds {first} to {last}"
                 raise DataError(said, column="score")
-
-
-# a millionth in single precision; a question of 1/1e-38 would be all
-LEAST_PROPENSITY = 9.99999997e-07
-
-
-def not_a_propensity(value: object) -> str:
-    """Return the error message for an invalid propensity."""
-    return (
-        f"must be a probability from 0.000001 to 1, found {value!r}; null where nothing but the full budget "
-        "could end the question"
-    )
-
-
-def _propensity(value: Any) -> float:
-    propensity = float32(value, "propensity")
-    if not LEAST_PROPENSITY <= propensity <= 1.0:
-        raise DataError(not_a_propensity(propensity), column="propensity")
-    return propensity
-
-
-def not_a_score(value: object) -> str:
-    """Return the error message for an invalid score."""
-    return f"must be a number from 0 to 1, found {value!r}; divide it by its largest value"
-
-
-def score_of(value: Any) -> float:
-    """Return a user's score as its column holds it."""
-    unfit = value is None or isinstance(value, str | bool)
-    score = None if unfit else float32(value, "score")
-    if score is None or not 0.0 <= score <= 1.0:
-        raise DataError(not_a_score(value), column="score")
-    return score
 
 
 @dataclass(frozen=True, slots=True)
