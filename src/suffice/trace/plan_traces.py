@@ -24,7 +24,7 @@ from suffice.trace.stored_file import first_error, nothing_read
 from suffice.trace.values import (
     MOST_INT16,
     Check,
-    checked,
+    Checked,
     instance,
     not_empty,
     one_of,
@@ -55,7 +55,7 @@ def _finite(values: Mapping[str, float], _: str) -> dict[str, float]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanTask:
+class PlanTask(Checked):
     """A task as the agent sees it. :class:`PlanGold` holds its gold apart.
 
     ``total_steps`` is the expected number of steps; ``context`` may be empty.
@@ -70,36 +70,27 @@ class PlanTask:
     context: str
     total_steps: int
 
-    def __post_init__(self) -> None:
-        checked(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanGold:
+class PlanGold(Checked):
     """The task's hidden constraint tokens and the documents that carry them; only scoring reads it."""
 
     _prefix: ClassVar[str] = "gold_"
     constraints: tuple[str, ...] = ()
     passage_ids: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        checked(self)
-
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Checked):
     """A next step proposed by the model; empty text: none. ``response`` is the raw generation."""
 
     _prefix: ClassVar[str] = "candidates."
     text: str
     response: str | None = None
 
-    def __post_init__(self) -> None:
-        checked(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanStep:
+class PlanStep(Checked):
     """One decision of an agent and its result."""
 
     _checks: ClassVar[Mapping[str, Check]] = {
@@ -126,9 +117,6 @@ class PlanStep:
     verdict: str | None = None
     usage: Usage = field(default_factory=Usage)
 
-    def __post_init__(self) -> None:
-        checked(self)
-
     @property
     def retrievals(self) -> int:
         """Queries sent to the retriever: as recorded in ``usage``, else 1 if there is a query."""
@@ -138,7 +126,7 @@ class PlanStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConstraintDecision:
+class ConstraintDecision(Checked):
     """The agent's intention about a constraint that it found."""
 
     _prefix: ClassVar[str] = "decisions."
@@ -146,12 +134,9 @@ class ConstraintDecision:
     enforced: bool
     reason: str = ""
 
-    def __post_init__(self) -> None:
-        checked(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanOutcome:
+class PlanOutcome(Checked):
     """The end of a run."""
 
     _checks: ClassVar[Mapping[str, Check]] = {
@@ -171,12 +156,9 @@ class PlanOutcome:
     semantic: bool | None = None
     verdict: str | None = None
 
-    def __post_init__(self) -> None:
-        checked(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanRecord:
+class PlanRecord(Checked):
     """One run of an agent on a task: ``steps[n - 1]`` is step n. A run may have no step."""
 
     _checks: ClassVar[Mapping[str, Check]] = {
@@ -194,7 +176,7 @@ class PlanRecord:
     gold: PlanGold | None = None
 
     def __post_init__(self) -> None:
-        checked(self)
+        Checked.__post_init__(self)
         for expected, step in enumerate(self.steps, start=1):
             if step.number != expected:
                 raise DataError(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -25,23 +25,27 @@ MOST_INT32 = int(np.iinfo(np.int32).max)
 _FLOAT32 = struct.Struct("<f")
 
 
-def checked(record: Any) -> None:
-    """Check and convert every field of a new record, by its type or by a check of its own."""
-    kind: Any = type(record)
-    for name, column, may_be_none, check in _checks_of(kind):
-        value = getattr(record, name)
-        if value is not None or not may_be_none:
-            object.__setattr__(record, name, check(value, column))
+class Checked:
+    """A record whose fields are checked by their types when it is made, or by checks of its own."""
 
+    __slots__ = ()
+    _checks: ClassVar[Mapping[str, Check]] = {}
+    _prefix: ClassVar[str] = ""
 
-@cache
-def _checks_of(record: type) -> tuple[tuple[str, str, bool, Check], ...]:
-    own, prefix = getattr(record, "_checks", {}), getattr(record, "_prefix", "")
-    by_type = (
-        (name, prefix + name, may_be_none, own.get(name, _by_type(name, kind)))
-        for name, (kind, may_be_none) in types_of(record).items()
-    )
-    return tuple((*field, check) for *field, check in by_type if check)
+    def __post_init__(self) -> None:
+        for name, column, may_be_none, check in self._checks_by_field():
+            value = getattr(self, name)
+            if value is not None or not may_be_none:
+                object.__setattr__(self, name, check(value, column))
+
+    @classmethod
+    @cache
+    def _checks_by_field(cls) -> tuple[tuple[str, str, bool, Check], ...]:
+        by_type = (
+            (name, cls._prefix + name, may_be_none, cls._checks.get(name, _by_type(name, kind)))
+            for name, (kind, may_be_none) in types_of(cls).items()
+        )
+        return tuple((*field, check) for *field, check in by_type if check)
 
 
 @cache

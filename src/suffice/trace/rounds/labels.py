@@ -20,7 +20,7 @@ from suffice.trace.recording import live_store
 from suffice.trace.rounds.records import SCORE
 from suffice.trace.rounds.schema import SCHEMA
 from suffice.trace.rounds.trace_set import TraceSet, with_column
-from suffice.trace.values import Check, checked, items, not_empty
+from suffice.trace.values import Check, Checked, items, not_empty
 
 LABELS_FILE = "labels.jsonl"
 LABEL_COLUMNS = ("gold_answers", "question_type", "group", "score")
@@ -52,7 +52,7 @@ def _answers(given: Any, column: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Label:
+class Label(Checked):
     """A label that arrives after the recording; fields left out stay as they are.
 
     Parameters
@@ -85,7 +85,7 @@ class Label:
     place: str = "the labels given"
 
     def __post_init__(self) -> None:
-        checked(self)
+        Checked.__post_init__(self)
         if self.round is not None and self.score is None:
             raise DataError(
                 "needs a score; all other labels belong to the whole question", column="round"

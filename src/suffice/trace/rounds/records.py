@@ -16,9 +16,9 @@ import numpy as np
 from suffice.errors import DataError, UsageError
 from suffice.trace.values import (
     Check,
+    Checked,
     Range,
     by_name,
-    checked,
     float32,
     items,
     numbers,
@@ -78,7 +78,7 @@ _ROUNDED_UP = 1e-5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Passage:
+class Passage(Checked):
     """A passage. ``score`` is the retriever's, ``rerank_score`` the reranker's raw score."""
 
     _prefix: ClassVar[str] = "passages."
@@ -90,7 +90,7 @@ class Passage:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "title", self.title or "")  # null: no title
-        checked(self)
+        Checked.__post_init__(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Usage(Checked):
     """Usage of a round. ``None`` means unknown.
 
     ``llm_calls`` counts the calls of the loop, the answer and the samples. ``answer_calls`` of them served
@@ -153,12 +153,9 @@ class Usage:
     sample_latency_s: float | None = None
     judge_latency_s: float | None = None
 
-    def __post_init__(self) -> None:
-        checked(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
+class Round(Checked):
     """One step of a loop. Only ``answer`` is required.
 
     Parameters
@@ -232,7 +229,7 @@ class Round:
     signals: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        checked(self)
+        Checked.__post_init__(self)
         if self.sample_clusters is not None:
             clusters = fitting_clusters(self.sample_clusters, self.samples)
             object.__setattr__(self, "sample_clusters", clusters)
@@ -244,7 +241,7 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(Checked):
     """An answer for a round, with its own usage.
 
     Parameters
@@ -267,9 +264,6 @@ class Draft:
     verbalized_confidence: float | None = None
     parse_failure: str | None = None
     usage: Usage = field(default_factory=Usage)
-
-    def __post_init__(self) -> None:
-        checked(self)
 
 
 _APART = tuple(
@@ -333,7 +327,7 @@ def known_sum(values: Sequence[_Number | None]) -> _Number | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(Checked):
     """A user's question. :class:`Gold` holds the gold answers apart.
 
     Questions of one ``group`` (a conversation, document or user) are not independent: they count as one unit.
@@ -344,9 +338,6 @@ class Question:
     type: str | None = None
     split: str | None = None
     group: str | None = None
-
-    def __post_init__(self) -> None:
-        checked(self)
 
 
 def sampled_ids(ids: Iterable[str], count: int, *, seed: int) -> tuple[str, ...]:
@@ -392,7 +383,7 @@ PROPENSITY = Range(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionRecord:
+class QuestionRecord(Checked):
     """A question with its rounds, to the full budget or to its stop.
 
     Parameters
@@ -434,7 +425,7 @@ class QuestionRecord:
     policy_hash: str | None = None
 
     def __post_init__(self) -> None:
-        checked(self)
+        Checked.__post_init__(self)
         first, last = 1 if self.closed_book is None else 0, len(self.rounds)
         for number in self.scores:
             if not first <= number <= last:
