@@ -10,8 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.trace.rounds.checks import CHECKED_WITH, refuse_problems
-from suffice.trace.stored_file import Rows, StoredFile, coerce_column, narrowed, one_schema, within
+from suffice.trace.rounds.checks import CHECKED_WITH, row_problems
+from suffice.trace.stored_file import (
+    Rows,
+    StoredFile,
+    coerce_column,
+    first_error,
+    narrowed,
+    one_schema,
+    within,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +126,9 @@ class LazyTable:
             for start, table in span.file.batches(names, among, field):
                 places = among[within(among, start, start + table.num_rows)] - start
                 cells = table.column(name)
-                refuse_problems(span.file, table, start)
+                if problems := [*row_problems(table)]:
+                    file = str(span.file.file)
+                    raise first_error([one.error(file, start + one.position) for one in problems])
                 if cells.type != kind:
                     cells = coerce_column(cells, kind)
                 yield cells if len(places) == len(cells) else cells.take(pa.array(places))

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from suffice.contracts import strict_json
 from suffice.errors import DataError, SufficeWarning, did_you_mean, near_misses
+from suffice.trace.engines import as_place
 from suffice.trace.parquet import RUN_KEY, TableSchema, complete, footer_of, opened, readable
 from suffice.trace.rounds.schema import QUESTIONS
 
@@ -38,7 +39,6 @@ EXAMPLE = Path(__file__).with_name("example.parquet")
 
 def parquet_files(root: Path) -> list[Path]:
     """Return the Parquet files of a trace set, sorted by name; a store may have none."""
-    from suffice.trace.engines import as_place
     from suffice.trace.recording import stores_at
 
     stores = stores_at(as_place(root))
@@ -81,7 +81,6 @@ def parquet_files(root: Path) -> list[Path]:
 
 def schema_of(path: str | Path) -> TableSchema:
     """Return the kind of trace set at ``path``; one of questions unless a file says otherwise."""
-    from suffice.trace.engines import as_place
     from suffice.trace.recording import stores_at
     from suffice.trace.store import Store
 
@@ -113,10 +112,10 @@ class StoredFile:
     kind: TableSchema
     names: tuple[str, ...]
     row_groups: tuple[int, ...]
-    n_bytes: int
     run: dict[str, Any]
-    remarks: tuple[str, ...]
     stored: pa.Schema
+    n_bytes: int = 0
+    remarks: tuple[str, ...] = ()
 
     @classmethod
     def open(cls, file: Path, wanted: Container[str], kind: TableSchema) -> StoredFile:
@@ -366,7 +365,9 @@ def coerce_table(
             ) from error
     for name in table.column_names:
         if name not in arrays:
-            arrays[name] = plain_column(table.column(name))
+            cells = table.column(name)
+            kind = plain_type(cells.type)
+            arrays[name] = cells if kind == cells.type else coerce_column(cells, kind)
     return pa.table(arrays)
 
 
@@ -420,11 +421,6 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
         item = plain_type(kind.value_type)
         return pa.list_(item) if _is(kind, *_LIST_VIEWS) or item != kind.value_type else kind
     return kind
-
-
-def plain_column(cells: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Convert a column to its :func:`plain_type`, and check it if that differs."""
-    return coerce_column(cells, kind) if (kind := plain_type(cells.type)) != cells.type else cells
 
 
 def _array(array: pa.Array, target: pa.DataType) -> pa.Array:

@@ -22,7 +22,6 @@ from suffice.trace.rounds.records import (
     wrong_logprob,
 )
 from suffice.trace.rounds.schema import REQUIRED, USAGE_COLUMNS
-from suffice.trace.stored_file import StoredFile, first_error
 from suffice.trace.values import Range
 
 
@@ -47,13 +46,6 @@ def row_problems(table: pa.Table) -> Iterator[Problem]:
             for problem in check(rows):
                 yield replace(problem, position=start + problem.position)
         start += rows.num_rows
-
-
-def refuse_problems(file: StoredFile, table: pa.Table, first_row: int) -> None:
-    """Refuse invalid values in some columns of a file, given these rows."""
-    if problems := list(row_problems(table)):
-        name = str(file.file)
-        raise first_error([one.error(name, first_row + one.position) for one in problems])
 
 
 def key_problems(table: pa.Table, keys: Keys | None = None) -> Iterator[Problem]:

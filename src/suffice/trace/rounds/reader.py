@@ -281,9 +281,7 @@ def _of_run(
         kind=kind,
         names=tuple(table.column_names),
         row_groups=(table.num_rows,),
-        n_bytes=0,
         run=dict(run.document),
-        remarks=(),
         stored=table.schema,
     )
     return part, table
