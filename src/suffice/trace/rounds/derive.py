@@ -156,15 +156,10 @@ def merge_traces(
         raise UsageError(f"name at least two trace sets to join, found {sources!r}")
     check_free(Path(out))
     read = [read_source(source, skip_invalid=skip_invalid) for source in sources]
-    held: dict[str, str] = {}
-    repeated: dict[str, tuple[str, str]] = {}
-    for source in read:
-        for name in source.question_ids:
-            if name in held:
-                repeated[name] = (held[name], source.origin.source)
-            held[name] = source.origin.source
-    if repeated:
-        name, (first, second) = next(iter(repeated.items()))
+    counted = Counter(name for source in read for name in source.question_ids)
+    if repeated := [name for name, times in counted.items() if times > 1]:
+        name = repeated[0]
+        first, second, *_ = (one.origin.source for one in read if name in one.question_ids)
         raise UsageError(
             f"{len(repeated)} questions are in more than one of them, the first {name!r} in {first} and "
             f"{second}; compare such records side by side with: suffice replay {first} {second} --policy P, "

@@ -321,7 +321,7 @@ _Number = TypeVar("_Number", int, float)
 
 
 def known_sum(values: Sequence[_Number | None]) -> _Number | None:
-    """The sum of all values; ``None`` where one is unknown."""
+    """Return the sum of all values; ``None`` where one is unknown."""
     known = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None
 
