@@ -41,11 +41,12 @@ class Checked:
     @classmethod
     @cache
     def _checks_by_field(cls) -> tuple[tuple[str, str, bool, Check], ...]:
-        by_type = (
-            (name, cls._prefix + name, may_be_none, cls._checks.get(name, _by_type(name, kind)))
-            for name, (kind, may_be_none) in types_of(cls).items()
-        )
-        return tuple((*field, check) for *field, check in by_type if check)
+        found = []
+        for name, (kind, may_be_none) in types_of(cls).items():
+            check = cls._checks.get(name) or _by_type(name, kind)
+            if check is not None:
+                found.append((name, cls._prefix + name, may_be_none, check))
+        return tuple(found)
 
 
 @cache
