@@ -25,13 +25,13 @@ from suffice.signals.signal_table import (
     policy_lacks,
 )
 from suffice.trace.rounds.records import (
+    SCORE,
     Draft,
     Gold,
     LoopView,
     Question,
     Round,
     StoppedBy,
-    score_of,
     with_draft,
     without_answer,
 )
@@ -214,7 +214,7 @@ class Loop:
         *,
         waits: bool,
     ) -> Decision:
-        asked, score = self._round(finished, held), None if score is None else score_of(score)
+        asked, score = self._round(finished, held), None if score is None else SCORE(score, "score")
         if self.done:
             return self._after_the_end(asked, score)
         if probe is not None and self._wants_draft(asked):

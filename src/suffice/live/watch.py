@@ -23,7 +23,7 @@ from suffice.policies.policy_file import PolicyFile, policy_hash
 from suffice.scoring import AnswerChoice
 from suffice.trace.engines import as_place
 from suffice.trace.loop_record import LoopRecord
-from suffice.trace.rounds.records import LEAST_PROPENSITY, Gold, Question
+from suffice.trace.rounds.records import PROPENSITY, Gold, Question
 from suffice.trace.store import store_place
 
 
@@ -113,7 +113,7 @@ class Watch:
         if mode not in get_args(Mode):
             raise UsageError(f"no mode {mode!r}; allowed: {', '.join(get_args(Mode))}")
         share: Any = explore
-        if isinstance(share, str) or not (share == 0.0 or LEAST_PROPENSITY <= share < 1.0):
+        if isinstance(share, str) or not (share == 0.0 or PROPENSITY.least <= share < 1.0):
             raise UsageError(
                 f"explore must be 0, or from 0.000001 to below 1, found {explore!r}; with 1 "
                 'nothing would stop: write mode="shadow"'

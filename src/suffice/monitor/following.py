@@ -17,7 +17,7 @@ from suffice.monitor.questions import Asked
 from suffice.trace.recording import live_store
 from suffice.trace.rounds.labels import LABELS_FILE, Label, read_labels
 from suffice.trace.rounds.reader import as_trace_set, read_traces
-from suffice.trace.rounds.schema import QUESTIONS, records_to_table
+from suffice.trace.rounds.schema import QUESTIONS
 from suffice.trace.rounds.trace_set import TraceSet, TraceSetOrigin
 from suffice.trace.store import Store
 from suffice.trace.stored_file import StoredFile, parquet_files
@@ -116,10 +116,10 @@ class Following:
         if (store := self._live()) is not None:
             turn = self._turn
             for run in store.runs(lambda _: turn, dead=False):
-                if run.records:
+                if run.rows:
                     origin = TraceSetOrigin(source=str(store.file), run=dict(run.document))
-                    traces = as_trace_set(records_to_table(run.records), origin)
-                    yield traces, [record.question.id for record in run.records]
+                    ids = run.rows.column("question_id").unique().to_pylist()
+                    yield as_trace_set(run.rows, origin), ids
                 self._turn = max(self._turn, run.turn)
         there = self._root.is_file() or any(self._root.glob("[!.]*.parquet"))
         for file in parquet_files(self._root) if there else []:
@@ -130,7 +130,7 @@ class Following:
             _, table = StoredFile.read_whole(file, {"question_id"}, QUESTIONS)
             ids = table.column("question_id").unique().to_pylist()
             if new := [name for name in ids if name not in self._taken]:
-                read = read_traces(file, columns=self.production.reading.columns)
+                read = read_traces(file)
                 yield (read if len(new) == len(ids) else read.only_questions(new)), new
             self._taken.update(new)
             self._unchanged[file] = now

@@ -24,16 +24,11 @@ from suffice.stats.betting import MeanSequence
 from suffice.stats.fields import known
 from suffice.stats.series import running_best
 from suffice.trace.rounds.records import CUTS, POLICY_STOP
-from suffice.trace.rounds.schema import USAGE_COLUMNS
 from suffice.trace.rounds.trace_set import TraceSet
 
 SAVED = ("rounds", "llm_calls", "evaluated_tokens", "seconds")
 """Costs of which it is watched what share stopping saves."""
 STOP_ROUND = "stop round"
-_READ = (
-    *("answer", "gold_answers", "score", "propensity", "stopped_by", "policy_hash", "time"),
-    *("signals", "probed"),
-)
 _OF_SHARE = 0.1  # of the level, for the share of questions that are stopped early
 _SCORES: Mapping[ScoreName, Callable[[str, Iterable[str]], float]] = {
     "em": exact_match,
@@ -90,14 +85,6 @@ class Reading:
         read = (name for signal in policy.signals for name in _places(signal))
         self.names: tuple[str, ...] = (*read, STOP_ROUND)
         """What is watched of every question: each signal in round 1 and at the stop, and the stop."""
-
-    @property
-    def columns(self) -> tuple[str, ...] | None:
-        """The optional columns that are read; ``None``: all."""
-        if isinstance(self._policy, CoveragePolicy):
-            return None
-        read = {c for spec in self._policy.specs for c in (*spec.needs, *spec.reads)}
-        return tuple({*_READ, *(column.name for column in USAGE_COLUMNS), *read})
 
     def questions(self, traces: TraceSet) -> Iterator[Asked]:
         """The questions that this policy ran on, or no other did, by id."""

@@ -300,7 +300,7 @@ def _run_document(
 
 def probe_agreement(path: str | Path) -> tuple[int, int]:
     """In how many rounds the model that was asked gives the loop's own answer, and of how many."""
-    rows = read_traces(path, columns=(), keep_unknown=True).table
+    rows = read_traces(path, keep_unknown=True).table
     pairs = [
         (own, asked)
         for own, asked in zip(

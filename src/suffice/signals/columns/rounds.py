@@ -100,10 +100,7 @@ class RoundColumns:
         table = self.traces.table
         if not isinstance(table, LazyTable) or column not in table.column_names:
             return Ragged.of(self._cells(column))
-        return Ragged.reading(
-            lambda field: table.column(column, (field,) if field else ()),
-            "".join(table.slimmest(column)),
-        )
+        return Ragged.reading(lambda field: table.column(column, field), table.slimmest(column))
 
     def numbers(self, column: str) -> NDArray[np.float64]:
         """A column of numbers as float64, (n_rows,); NaN for a null, and where it is not there."""
