@@ -210,31 +210,10 @@ Tell = Callable[[str], None]
 # --- which loop -------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskSettings:
-    """Settings of ``ask``; ``None``: as the policy needs, else the loop's default.
+    """Settings of a question; ``None``: as the policy needs, else the loop's default.
 
-    Parameters
-    ----------
-    pipeline
-        The loop's name, one of :data:`suffice.loops.steps.LOOPS`; default ``cumulative``.
-    rounds
-        The budget; ``None``: the one that the policy was made for, else the loop's.
-    samples
-        Sampled answers per round, if the policy or a vote reads them.
-    seed
-        The seed of the samples.
-    loop
-        Further settings of the loop, by field, such as ``prompt``; see its class.
-    budgets
-        Limits in addition to policy and rounds.
-    choose
-        The returned answer: ``latest``, ``majority``, ``most-confident``, ``highest:NAME`` or
-        ``lowest:NAME`` of a signal that the policy reads.
-    decline_below
-        A confidence in [0, 1]; below it no answer is returned.
-    encoder
-        For policies that compare answers with their evidence or cluster samples by meaning.
-    retrieval
-        The search settings, with their models.
+    ``budgets`` are limits in addition to policy and rounds, ``decline_below`` is a confidence in [0, 1],
+    ``choose`` the returned answer, ``loop`` further settings of the loop by field.
     """
 
     pipeline: str | None = None
@@ -262,10 +241,7 @@ class AskSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveLoop:
-    """A policy, in a loop that gives its needed inputs.
-
-    ``encoder`` serves its signals and clusters, if they need one.
-    """
+    """A policy in a loop that gives its inputs; ``encoder`` serves its signals and clusters."""
 
     policy: StopPolicy
     loop: LoopSettings
@@ -347,10 +323,9 @@ class LiveLoop:
     ) -> Answered:
         """Answer a question: run the loop until the policy, a budget or the passages end it.
 
-        A round gets an answer if the policy or the answer choice reads it, or with ``every_answer``.
-        Otherwise only the last round gets one, after the end. ``watched`` decides by this loop's policy;
-        ``None``: a loop without a record. ``earlier`` are messages before the question. ``follow`` gets
-        every round, ``tell`` each piece of the answer.
+        A round gets an answer if the policy or the answer choice reads it, or with ``every_answer``; else
+        only the last round gets one, after the end. ``watched`` decides by this loop's policy. ``follow``
+        gets every round, ``tell`` each piece of the answer.
         """
         if not question.strip():
             raise UsageError("the question is empty; type what you want to know")
@@ -491,43 +466,7 @@ def ask(
     policy: StopPolicy | str | Path | None = None,
     settings: AskSettings | None = None,
 ) -> Answered:
-    """Answer a question over passages or a retriever, and stop by the policy.
-
-    The policy sets the loop: its samples and clusters, its passage filter, its judge, its budget.
-    ``suffice ask`` runs the same loop. The answer's ``notes`` say, for example, how this loop differs from
-    the one of a promise.
-
-    Parameters
-    ----------
-    question
-        The question.
-    passages
-        Passages to search by the settings' ``retrieval``; or a retriever, whose passages must then carry the
-        scores that the policy reads.
-    model
-        The model that answers.
-    policy
-        A policy, a policy file, ``fixed-K``, the name of a method that needs no fitting, or a rule's text.
-        ``None``: the default rule.
-    settings
-        Further settings; ``None``: as the policy needs.
-
-    Raises
-    ------
-    UsageError
-        Before any model call: for a policy that must be fitted first, or that needs inputs that this loop
-        does not give, with a way out.
-    BackendError, DataError
-        If model, retriever or encoder raise them.
-
-    Examples
-    --------
-    >>> from suffice.testing.models import ScriptedModel
-    >>> shelf = [Passage(id="a", title="Oslo", text="Oslo is the capital of Norway.")]
-    >>> model = ScriptedModel(["Answer: Oslo"])
-    >>> ask("What is the capital of Norway?", shelf, model, policy="fixed-1").answer
-    'Oslo'
-    """
+    """Answer a question; see :func:`suffice.ask`. The answer's ``notes`` hold what the user must know."""
     settings = AskSettings() if settings is None else settings
     notes: list[str] = []
     chosen = choose_policy(policy, pipeline=settings.pipeline)

@@ -1,4 +1,4 @@
-"""One question of a loop that is somebody else's: its rounds, what is decided, its answer and its end."""
+"""One question of a user's loop: its rounds, decisions, answer and end."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ _UNASKED = Decision(action=Action.CONTINUE, reason="no policy decides", values={
 
 
 class Loop:
-    """One watched question. Made by :meth:`Watch.question`; used by one thread or task at a time.
+    """One watched question, made by :meth:`Watch.question`; used by one thread or task at a time.
 
     It begins where ``with`` enters it and ends with the block. An exception in the block after a round with
-    an answer ends the loop with that answer, ``stopped_by`` and ``error``; a warning names it. Before, it
-    is raised; so are interrupts and wrong uses of Suffice always.
+    an answer ends the loop with that answer, ``stopped_by`` and ``error``; a warning names it. Without an
+    answer the exception is raised; so are interrupts and wrong uses of Suffice always.
     """
 
     def __init__(
@@ -90,13 +90,13 @@ class Loop:
         max_rounds: int | None = None,
         question: Question | None = None,
     ) -> Loop:
-        """A question that is under way, without a watch and a record."""
+        """Begin a question without a watch and a record."""
         settings = LiveSettings.of(policy, max_rounds=max_rounds, raises=True)
         return cls(Watching(settings=settings), question or Question(id="", text="")).begin()
 
     @property
     def question(self) -> str:
-        """What was asked."""
+        """The question's text."""
         return self._asked.text
 
     @property
@@ -106,45 +106,45 @@ class Loop:
 
     @property
     def signals(self) -> Mapping[str, Sequence[float]]:
-        """What the policy read in its rounds, by the signal's name; NaN: undefined."""
+        """The policy's signals in its rounds, by name; NaN: undefined."""
         return self._signals
 
     @property
     def rounds(self) -> tuple[Round, ...]:
-        """As observed."""
+        """The rounds as observed."""
         rounds = self._growing.view.rounds
         return rounds if self._last is None else (*rounds[:-1], self._last)
 
     @property
     def view(self) -> LoopView:
-        """What a probe is asked with."""
+        """The view that a probe gets."""
         return LoopView(self.question, self.rounds)
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
-        """The policy's after each round, whatever the mode made of them."""
+        """The policy's decision after each round, before mode and budgets change it."""
         return tuple(self._decisions)
 
     @property
     def would_stop(self) -> int | None:
-        """The round after which the policy said stop first; ``None``: in none so far."""
+        """The first round after which the policy said stop; ``None``: none so far."""
         numbered = enumerate(self._decisions, start=1)
         return next((number for number, decision in numbered if decision.stop), None)
 
     @property
     def done(self) -> bool:
-        """Whether the loop is to end: no further round is wanted."""
+        """Whether the loop should end."""
         return self.stopped_by is not None or self._phase == "over"
 
     @property
     def answer(self) -> str | None:
-        """What is returned, by the watch's choice; ``None``: no round was asked for an answer."""
+        """The returned answer, by the watch's choice; ``None``: no round has an answer."""
         number = self.answer_round
         return None if number is None else self.rounds[number - 1].answer
 
     @property
     def answer_round(self) -> int | None:
-        """The round, from 1, whose answer is returned, see :func:`answer_round`."""
+        """The round, from 1, of the returned answer."""
         return answer_round(self._settings.choice, self.view, self._decisions, self._signals)
 
     def observe(
@@ -160,37 +160,34 @@ class Loop:
         Parameters
         ----------
         finished
-            The round, where the caller makes it; else it is made of what the loop has:
-        passages
-            What the round's search brought, as any framework gives it; found again, they are kept as such.
-        answer
-            What would be returned if the loop ended here; left out: the loop was not asked.
-        logprobs, tokens
-            Of the answer, in OpenAI's, LangChain's or llama.cpp's shape.
-        usage
-            What the round's calls cost, as they report it; several in a list.
-        answer_usage
-            The part of it that was spent on the answer alone; left out where the answer's call is all of it.
-        samples, response, query, action, signals, and other columns of a round
-            As in :class:`Round`; ``signals={"error": 3}`` are values of the caller's own.
+            The round, if the caller makes it; else it is made from the other arguments.
         score
-            Of what would be returned, in [0, 1]: kept for ``--metric score``, never seen by the policy.
+            The score of the answer that the loop would return now, in [0, 1]: kept for ``--metric score``, never
+            seen by the policy.
         probe
-            Asked for an answer where none was given and something needs one: in every round while recording
-            to the full budget, live where the policy reads answers, and at a stop. One that fails is counted
-            and warned of, once.
+            Asked for an answer if the round has none and something needs one: in every round while recording to
+            the full budget, live if the policy reads answers, and at a stop. A failing probe is counted, and
+            warned of once.
+        **held
+            The parts of the round. ``passages``: the passages that the round's search found, as any framework
+            gives them; passages of earlier rounds are marked as found again. ``answer``: the answer that the loop
+            would return now; left out: the loop was not asked. ``logprobs`` or ``tokens``: of the answer, in the
+            form of OpenAI, LangChain or llama.cpp. ``usage``: the usage of the round's calls as reported, several
+            in a list. ``answer_usage``: the answer's part of it; left out if the answer's call is all of it.
+            ``samples``, ``response``, ``query``, ``action``, ``signals`` and other columns: as in
+            :class:`Round`; ``signals={"error": 3}`` are values of your own.
 
         Returns
         -------
         Decision
-            What the loop is to do: in shadow, and where the question explores, it never stops for the policy.
+            Whether the loop stops; in shadow, and if the question explores, it never stops for the policy.
 
         Raises
         ------
         UsageError
             Outside the ``with`` block.
         DataError
-            For a value of another shape, naming it.
+            For a value of another shape, with its name.
         """
         return at_once(self._observed(finished, score, probe, held, waits=False))
 
@@ -202,7 +199,7 @@ class Loop:
         probe: Probe | None = None,
         **held: Any,
     ) -> Decision:
-        """As :meth:`observe`, with a probe that may be a coroutine function."""
+        """Take in a round as :meth:`observe`, with a probe that may be a coroutine function."""
         return await self._observed(finished, score, probe, held, waits=True)
 
     async def _observed(
@@ -228,10 +225,10 @@ class Loop:
         return decision
 
     def answered(self, answer: str, **held: Any) -> None:
-        """What the loop answered at its end, from the rounds observed: the answer of the last of them.
+        """Set the answer of the last round, for loops that answer once at their end.
 
-        For loops that answer once. Takes what ``observe`` takes of an answer: ``logprobs``, ``samples``,
-        ``response``, ``verbalized_confidence``, ``usage`` (of the answer alone).
+        It takes the parts of an answer that ``observe`` takes: ``logprobs``, ``samples``, ``response``,
+        ``verbalized_confidence``, ``usage`` (of the answer alone).
 
         Raises
         ------
@@ -251,17 +248,14 @@ class Loop:
         self._replace_last(draft_of(answer, held))
 
     def concluded(self, last: Round | None, stopped_by: StoppedBy, reason: str) -> None:
-        """How a loop of this package ended; ``last`` is its last round then.
-
-        ``None``: that is as it was observed.
-        """
+        """Set the end of a built-in loop; ``last`` replaces its last round, ``None`` keeps it."""
         self._check_open()
         self._last = last
         if self.stopped_by is None:
             self.stopped_by, self.reason = stopped_by, reason
 
     def stop(self, reason: str = "") -> None:
-        """End the loop for a reason of the caller's own: ``stopped_by`` is ``user``."""
+        """End the loop for a reason of your own: ``stopped_by`` is ``user``."""
         self._check_open()
         if not self.done:
             self.stopped_by, self.reason = "user", reason or "the caller ended it"
@@ -282,7 +276,7 @@ class Loop:
         return finished
 
     def _take(self, asked: Round, score: float | None) -> Decision:
-        """Decide, record, and say what the loop is to do."""
+        """Decide and record."""
         try:
             said = self._decide(asked)
         except Exception as error:
@@ -301,11 +295,11 @@ class Loop:
         return decision
 
     def follow(self, finished: Round) -> Decision:
-        """Take in a round and decide, without a record; what cannot be decided about is not taken in."""
+        """Take in a round and decide, without a record; a failed decision leaves the round out."""
         return self._settle(self._decide(finished), finished)
 
     def follow_all(self, rounds: Sequence[Round]) -> Decision:
-        """Take in all rounds of a question at once; of the earlier ones no reasons are made."""
+        """Take in all rounds of a question at once; only the last decision has a reason."""
         policy = cast("StopPolicy", self._settings.policy)
         view = LoopView(self.question, tuple(rounds))
         table = SignalTable.of_view(view, policy.specs, self.question_id)
@@ -315,7 +309,7 @@ class Loop:
         return self._settle(last, rounds[-1])
 
     def _decide(self, finished: Round) -> Decision:
-        """What the policy says; where it fails, the round was not taken in."""
+        """Return the policy's decision; if it fails, take the round back."""
         before, policy = self._growing.view, self._settings.policy
         try:
             for name, value in self._growing.observe(finished).items():
@@ -333,7 +327,7 @@ class Loop:
             raise
 
     def _check_inputs(self, policy: StopPolicy, view: LoopView) -> None:
-        """Say in the first round which signals this loop does not give; silence would cost its budget."""
+        """Warn in the first round of signals that this loop does not give."""
         seen = self._watch.lacking
         undefined = [
             spec
@@ -347,7 +341,7 @@ class Loop:
             warnings.warn(said, SufficeWarning, stacklevel=5)
 
     def _settle(self, said: Decision, asked: Round) -> Decision:
-        """Keep the policy's decision; return it as the mode and the budgets have it."""
+        """Keep the policy's decision; return it as mode and budgets change it."""
         self._decisions.append(said)
         if self.spending is not None:
             self.spending.add_round(asked.usage)
@@ -392,7 +386,7 @@ class Loop:
         return self._settings.mode == "live" and not self.explored
 
     def _after_the_end(self, asked: Round, score: float | None) -> Decision:
-        """Record what the loop did all the same; what ended it stays what it was."""
+        """Record a round after the end, which stays as it was."""
         self._watch.warn(
             "after",
             f"a loop that was told to end ({self.reason}) went on, and its further rounds are recorded. End "
@@ -433,7 +427,7 @@ class Loop:
         raise UsageError("the probe is a coroutine function; await loop.aobserve(..., probe=...)")
 
     def _replace_last(self, draft: Draft | None) -> None:
-        """The last round with an answer of its own."""
+        """Set the answer of the last round."""
         if draft is None:
             return
         last = self.rounds[-1]
@@ -472,7 +466,7 @@ class Loop:
         )
 
     def restate(self, question: str) -> None:
-        """Take another text for the question's, before its first round; that is what is recorded."""
+        """Change the question's text before its first round; the record keeps the new text."""
         if self.rounds:
             raise UsageError("a question has its text before its first round")
         self._ask_for(replace(self._asked, text=whole_text(question)))
@@ -483,12 +477,12 @@ class Loop:
         self._veiled = None if privacy is None else privacy.question(question, self._gold)
 
     def begin(self) -> Loop:
-        """Enter the question, where a ``with`` block cannot stand; its id in the record is settled here.
+        """Enter the question without a ``with`` block; this settles its id in the record.
 
         Raises
         ------
         UsageError
-            When it was entered before.
+            If it was entered before.
         """
         if self._phase != "new":
             raise UsageError("a question is entered once; ask watch.question(...) for another")
@@ -504,9 +498,9 @@ class Loop:
         return self
 
     def end(self, error: BaseException | None = None, *, mend: bool = True) -> bool:
-        """Leave it; whether ``error`` is mended by an answer of an earlier round, if the caller can.
+        """Leave the question; return whether an earlier answer replaces ``error``, if ``mend`` allows it.
 
-        On return a kill loses nothing of the question, unless it cannot be written, which is warned of.
+        On return a kill loses nothing of the question; a warning says if it cannot be written.
         """
         self._leave(error)
         mended = (
@@ -577,7 +571,7 @@ def _budget(decision: Decision, why: str) -> Decision:
 
 
 def _draft_of(given: Any, begun: float) -> Draft:
-    """What a probe gave, with its seconds; refused where no round can hold it."""
+    """Return a probe's answer with its seconds; refuse one that no round can hold."""
     draft = Draft(given) if isinstance(given, str) else given
     if not isinstance(draft, Draft):
         raise DataError(f"it gave {given!r:.60}, and a suffice.Draft or a text was wanted")

@@ -50,7 +50,7 @@ _MAY_DIFFER = frozenset({"version", "sample"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """What to record and how."""
+    """The settings of a recording."""
 
     dataset: str
     columns: Mapping[str, str] | None = None
@@ -175,7 +175,7 @@ def _usable(examples: Sequence[Example], recording: Recording) -> list[Example]:
 
 
 def _searched(usable: Sequence[Example], recording: Recording) -> tuple[Passage, ...] | None:
-    """The passages that every question is asked over; ``None``: its own, or what a source finds."""
+    """Return the passages that all questions share; ``None``: own passages, or those of a search service."""
     if recording.corpus == "files":
         return recording.files
     if recording.corpus != "pooled":
@@ -187,7 +187,7 @@ def _searched(usable: Sequence[Example], recording: Recording) -> tuple[Passage,
 def _shared(
     passages: tuple[Passage, ...] | None, recording: Recording, out: Path
 ) -> Retriever | None:
-    """The retriever of all questions; ``None``: each has its own."""
+    """Return the retriever that all questions share; ``None``: each has its own."""
     if passages is None:
         return None if recording.retrieval.source is None else recording.retrieval.over(())
     make = IndexMaker(encoder=recording.retrieval.encoder)
@@ -242,7 +242,7 @@ def _run_document(
 # --- one recording ----------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One question to record. The gold record travels to the writer unread."""
+    """One question to record. The gold record passes to the writer unread."""
 
     question: Question
     gold: Gold
@@ -265,8 +265,8 @@ def record(
 ) -> RecordSummary:
     """Record every task that ``out`` does not hold yet; see :func:`suffice.loops.record.session.record_all`.
 
-    A BackendError or DataError is the failure of its question alone, such as a prompt that is too long;
-    a UsageError, such as a wrong key or model name, would meet every question and ends the run at once.
+    A BackendError or DataError fails its question alone, such as a prompt that is too long. A UsageError,
+    such as a wrong key or model name, would affect every question and ends the run at once.
     """
     _check_ids(tasks)
     shard = settings.shard

@@ -27,7 +27,7 @@ _Record = TypeVar("_Record")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a recording is; ``finished`` counts what this run finished."""
+    """The progress of a recording; ``finished`` counts records of this run."""
 
     finished: int
     failed: int
@@ -36,7 +36,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordSummary:
-    """What a run did: records made now, found recorded before, failed; and whether it was cut."""
+    """Counts of a run: records made now, made before, and failed; and whether it was interrupted."""
 
     recorded: int
     before: int
@@ -77,9 +77,9 @@ def record_all(
 ) -> RecordSummary:
     """Record every task that the writer does not hold yet.
 
-    Each finished record is durable before the next is reported. What failed in passing is tried up to three
-    times more when the others have ended, everything else that failed by the next run. An interrupt lets what
-    is under way end, keeps what is finished and returns with ``interrupted``.
+    Each finished record is durable before the next is reported. A passing failure is tried up to three
+    times more when the other tasks have ended; any other failure waits for the next run. An interrupt lets
+    running tasks end, keeps what is finished and returns with ``interrupted``.
     """
     wanted = [task for task in tasks if recorder.key(task) not in writer.done]
     # those that fail every time would else look like a backend that is down
@@ -102,7 +102,7 @@ _Made = tuple[StoredRecord, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """``passing``: it may go well a little later; ``long``: not before a time that the server named."""
+    """A failure; ``passing``: a later try may succeed; ``long``: not before a time that the server named."""
 
     reason: str
     passing: bool = False
@@ -172,7 +172,7 @@ class _Session(Generic[_Task, _Record]):
         self._last = failure
 
     def report(self) -> None:
-        """Tell how far it is, and give up on a backend that is down."""
+        """Report progress, and give up on a backend that is down."""
         self.settings.on_progress(
             Progress(finished=self.finished, failed=len(self.failed), planned=self.planned)
         )
@@ -194,7 +194,7 @@ class _Session(Generic[_Task, _Record]):
 def _until_nothing_is_left(
     session: _Session[_Task, _Record], tasks: Sequence[_Task], concurrency: int
 ) -> bool:
-    """Do all tasks, and what failed in passing again; true when interrupted."""
+    """Do all tasks, and repeat passing failures; true if interrupted."""
     for pause_s in (*_PAUSES_S, 0.0):
         finished = session.finished
         if side_by_side(session, tasks, concurrency=concurrency):
