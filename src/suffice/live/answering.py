@@ -249,14 +249,17 @@ class LiveLoop:
     settings: AskSettings
     encoder: Encoder | None = None
 
+    def __post_init__(self) -> None:
+        settings = self.settings
+        check_confidence(self.policy, choose=settings.choose, decline_below=settings.decline_below)
+
     @classmethod
     def of(
         cls, chosen: ChosenPolicy, model: ChatModel, settings: AskSettings, tell: Tell
     ) -> LiveLoop:
         """Settle the settings that depend on the model; ``tell`` gets notes on them."""
-        own, asked = chosen.policy, settings.samples
-        check_confidence(own, choose=settings.choose, decline_below=settings.decline_below)
         loop, policy = _settled(chosen, model, settings, tell)
+        asked = settings.samples
         needs = policy.needs
         if asked is not None and not loop.samples:
             tell(
@@ -331,7 +334,6 @@ class LiveLoop:
             raise UsageError("the question is empty; type what you want to know")
         policy, settings = self.policy, self.settings
         question, choose, least = whole_text(question), settings.choose, settings.decline_below
-        check_confidence(policy, choose=choose, decline_below=least)
         live = watched or Loop.alone(policy, max_rounds=self.loop.rounds)
         meter = live.spending = Meter(self.model, settings.budgets)
         # the model itself is asked, since a probe is no part of the answer

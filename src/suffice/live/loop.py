@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 from suffice.concurrency import at_once, settled
 from suffice.contracts import Action, Decision, StopPolicy, whole_text
 from suffice.errors import DataError, SufficeWarning, UsageError
-from suffice.live.watching import LiveSettings, Spending, Watching, answer_round
+from suffice.live.watching import Spending, Watching, answer_round
 from suffice.policies.policy_file import PolicyFile
 from suffice.signals.signal_table import (
     GrowingRecord,
@@ -55,13 +55,12 @@ class Loop:
         self, watch: Watching, question: Question, gold: Gold | None = None, *, named: bool = False
     ) -> None:
         self._watch = watch
-        self._settings = settings = watch.settings
-        self.policy: StopPolicy | None = settings.policy
-        self.policy_hash: str | None = settings.policy_hash
-        """What decides, and as a record names it; ``None``: nothing does."""
+        self.policy: StopPolicy | None = watch.policy
+        self.policy_hash: str | None = watch.policy_hash
+        """The policy's name in the record."""
         self._gold = Gold() if gold is None else gold
         self._named = named
-        specs = () if settings.policy is None else settings.policy.specs
+        specs = () if watch.policy is None else watch.policy.specs
         self._growing = GrowingRecord(LoopView(question.text, ()), specs)
         self._signals: dict[str, list[float]] = {spec.name: [] for spec in specs}
         self.told: Decision | None = None  # last: the policy's decision as mode and budgets have it
@@ -76,10 +75,10 @@ class Loop:
         self._last: Round | None = None
         self._ticked = self._took = 0.0
         self.spending: Spending | None = None  # whoever counts what the question costs
-        if settings.budgets is not None:
-            self.spending = Spending(settings.budgets)
+        if watch.budgets is not None:
+            self.spending = Spending(watch.budgets)
         self.error: Exception | None = None  # what a later round failed with; None: nothing
-        self.explored: bool = settings.mode == "live" and watch.explores(question.id)
+        self.explored: bool = watch.mode == "live" and watch.explores(question.id)
         """Whether it runs to the full budget although the policy is live."""
 
     @classmethod
@@ -91,8 +90,8 @@ class Loop:
         question: Question | None = None,
     ) -> Loop:
         """Begin a question without a watch and a record."""
-        settings = LiveSettings.of(policy, max_rounds=max_rounds, raises=True)
-        return cls(Watching(settings=settings), question or Question(id="", text="")).begin()
+        watching = Watching.of(policy, max_rounds=max_rounds, raises=True)
+        return cls(watching, question or Question(id="", text="")).begin()
 
     @property
     def question(self) -> str:
@@ -145,7 +144,7 @@ class Loop:
     @property
     def answer_round(self) -> int | None:
         """The round, from 1, of the returned answer."""
-        return answer_round(self._settings.choice, self.view, self._decisions, self._signals)
+        return answer_round(self._watch.choice, self.view, self._decisions, self._signals)
 
     def observe(
         self,
@@ -160,21 +159,21 @@ class Loop:
         Parameters
         ----------
         finished
-            The round, if the caller makes it; else it is made from the other arguments.
+            The round, if the caller makes it; else it is made from ``held``.
         score
-            The score of the answer that the loop would return now, in [0, 1]: kept for ``--metric score``, never
-            seen by the policy.
+            The score of the answer that the loop would return now, in [0, 1]: kept for ``--metric score``,
+            never seen by the policy.
         probe
-            Asked for an answer if the round has none and something needs one: in every round while recording to
-            the full budget, live if the policy reads answers, and at a stop. A failing probe is counted, and
-            warned of once.
+            Asked for an answer if the round has none and something needs one: in every round while recording
+            to the full budget, live if the policy reads answers, and at a stop. A failing probe is counted,
+            and warned of once.
         **held
-            The parts of the round. ``passages``: the passages that the round's search found, as any framework
-            gives them; passages of earlier rounds are marked as found again. ``answer``: the answer that the loop
-            would return now; left out: the loop was not asked. ``logprobs`` or ``tokens``: of the answer, in the
-            form of OpenAI, LangChain or llama.cpp. ``usage``: the usage of the round's calls as reported, several
-            in a list. ``answer_usage``: the answer's part of it; left out if the answer's call is all of it.
-            ``samples``, ``response``, ``query``, ``action``, ``signals`` and other columns: as in
+            The parts of the round. ``passages``: what the round's search found, as any framework gives it;
+            passages of earlier rounds are marked as found again. ``answer``: the answer that the loop would
+            return now; left out: the loop was not asked. ``logprobs`` or ``tokens``: of the answer, as
+            OpenAI, LangChain or llama.cpp report them. ``usage``: the usage of the round's calls as
+            reported, several in a list. ``answer_usage``: the answer's part of it; left out if the answer's
+            call is all of it. ``samples``, ``response``, ``query``, ``action``, ``signals`` and other columns: as in
             :class:`Round`; ``signals={"error": 3}`` are values of your own.
 
         Returns
@@ -280,7 +279,7 @@ class Loop:
         try:
             said = self._decide(asked)
         except Exception as error:
-            if self._settings.raises or isinstance(error, UsageError):
+            if self._watch.raises or isinstance(error, UsageError):
                 raise
             why = f"the policy could not decide: {type(error).__name__}: {error}"
             self._watch.count("failed_decisions")
@@ -300,7 +299,7 @@ class Loop:
 
     def follow_all(self, rounds: Sequence[Round]) -> Decision:
         """Take in all rounds of a question at once; only the last decision has a reason."""
-        policy = cast("StopPolicy", self._settings.policy)
+        policy = cast("StopPolicy", self._watch.policy)
         view = LoopView(self.question, tuple(rounds))
         table = SignalTable.of_view(view, policy.specs, self.question_id)
         *self._decisions, last = decisions(policy, table)
@@ -310,14 +309,14 @@ class Loop:
 
     def _decide(self, finished: Round) -> Decision:
         """Return the policy's decision; if it fails, take the round back."""
-        before, policy = self._growing.view, self._settings.policy
+        before, policy = self._growing.view, self._watch.policy
         try:
             for name, value in self._growing.observe(finished).items():
                 self._signals[name].append(value)
             if policy is None:
                 return _UNASKED
             view = self._growing.view
-            if len(view.rounds) == 1 != self._settings.max_rounds:  # a budget of 1 decides alone
+            if len(view.rounds) == 1 != self._watch.max_rounds:  # a budget of 1 decides alone
                 self._check_inputs(policy, view)
             return decide(policy, SignalTable.of_loop(view, self._signals, self.question_id))
         except BaseException:
@@ -352,19 +351,19 @@ class Loop:
         return decision
 
     def _effective(self, decision: Decision) -> Decision:
-        watch, settings, number = self._watch, self._settings, len(self._growing.view.rounds)
-        if settings.max_rounds is None and number - 1 == settings.full_budget:
+        watch, number = self._watch, len(self._growing.view.rounds)
+        if watch.max_rounds is None and number - 1 == watch.full_budget:
             watch.warn(
                 "past",
-                f"a loop in shadow goes past round {settings.full_budget}, the full budget by the policy "
-                f"file, and nothing ends it; to end it there, give max_rounds={settings.full_budget}",
+                f"a loop goes past round {watch.full_budget}, the full budget of the policy file, and "
+                f"in shadow nothing ends it; type Watch(..., max_rounds={watch.full_budget}) to end it there",
             )
-        if settings.max_rounds is not None and number >= settings.max_rounds:
+        if watch.max_rounds is not None and number >= watch.max_rounds:
             self._full = not decision.stop or not self._stops
             if self._full:
-                return _budget(decision, f"the budget of {settings.max_rounds} rounds is spent")
+                return _budget(decision, f"the budget of {watch.max_rounds} rounds is spent")
         elif decision.stop and not self._stops:
-            why = "in shadow" if settings.mode == "shadow" else "exploring"
+            why = "in shadow" if watch.mode == "shadow" else "exploring"
             decision = replace(
                 decision,
                 action=Action.CONTINUE,
@@ -383,7 +382,7 @@ class Loop:
     @property
     def _stops(self) -> bool:
         """Whether the policy's stop ends the loop."""
-        return self._settings.mode == "live" and not self.explored
+        return self._watch.mode == "live" and not self.explored
 
     def _after_the_end(self, asked: Round, score: float | None) -> Decision:
         """Record a round after the end, which stays as it was."""
@@ -402,10 +401,10 @@ class Loop:
 
     # --- answers asked for -----------------------------------------------------------------------
     def _wants_draft(self, asked: Round) -> bool:
-        policy, records = self._settings.policy, self._watch.writer is not None
+        policy, records = self.policy, self._watch.writer is not None
         return asked.answer is None and (
             (records and not self._stops)
-            or self._settings.choice.rule != "latest"
+            or self._watch.choice.rule != "latest"
             or (policy is not None and policy.needs.answers)
         )
 
@@ -452,7 +451,7 @@ class Loop:
             began = Begun(
                 question=self._asked if veiled is None else veiled.question,
                 gold=self._gold if veiled is None else veiled.gold,
-                propensity=self._settings.explore or None,
+                propensity=self._watch.explore or None,
                 policy_hash=self.policy_hash,
                 explored=self.explored,
             )
@@ -461,7 +460,7 @@ class Loop:
             asked if veiled is None else veiled.round(self.view),
             began=began,
             took_s=self._took,
-            stop=None if self._settings.policy is None else self.would_stop is not None,
+            stop=None if self._watch.policy is None else self.would_stop is not None,
             score=score,
         )
 

@@ -208,7 +208,7 @@ def _asked(task: QuestionRows, settings: ProbeSettings) -> NDArray[np.bool_]:
 def _askable(
     tasks: Iterable[QuestionRows], settings: ProbeSettings, source: str | Path, *, skip: bool
 ) -> tuple[list[QuestionRows], Mapping[str, int]]:
-    """Return the questions that can be asked, and counts of the others by reason; refuse these unless ``skip``."""
+    """Return the questions that can be asked, and counts of the others; refuse these unless ``skip``."""
     kept: list[QuestionRows] = []
     left_out: dict[str, list[QuestionRows]] = {_NO_TEXT: [], _TEXTLESS: []}
     for task in tasks:
