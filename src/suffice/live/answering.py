@@ -170,10 +170,9 @@ class Tokens:
         return cls(prompt=total("prompt"), cached=total("cached"), completion=total("completion"))
 
 
-def reads_of(policy: StopPolicy, loop: LoopSettings, *, choose: str = "latest") -> RoundReads:
+def reads_of(policy: StopPolicy, loop: LoopSettings, choice: AnswerChoice) -> RoundReads:
     """Return the parts of rounds that a policy reads before the end; replay charges them."""
-    returned = AnswerChoice.parse(choose).or_own(policy.needs.returns)
-    chooses = returned.rule != "latest"
+    chooses = choice.rule != "latest"
     of_samples = loop.majority and policy.needs.samples > 0
     return RoundReads(
         answers=chooses
@@ -333,15 +332,14 @@ class LiveLoop:
         if not question.strip():
             raise UsageError("the question is empty; type what you want to know")
         policy, settings = self.policy, self.settings
-        question, choose, least = whole_text(question), settings.choose, settings.decline_below
+        question, least = whole_text(question), settings.decline_below
+        choice = AnswerChoice.parse(settings.choose).or_own(policy.needs.returns)
         live = watched or Loop.alone(policy, max_rounds=self.loop.rounds)
         meter = live.spending = Meter(self.model, settings.budgets)
-        # the model itself is asked, since a probe is no part of the answer
+        # the model itself is asked: its test call is no part of the answer
         loop = self.loop.settled(self.model)
         decisions: list[Decision] = []
-        if choose == "latest":
-            choose = policy.needs.returns
-        reads = EVERYTHING if every_answer else reads_of(policy, loop, choose=choose)
+        reads = EVERYTHING if every_answer else reads_of(policy, loop, choice)
         steps: list[Step] = []
         before: Usage | None = None
 
@@ -388,8 +386,8 @@ class LiveLoop:
         rounds, failed = _with_answer(read, steps, None if withheld else tell)
         if failed is not None:
             stopped_by, reason = "error", str(failed)
-        choice, view = AnswerChoice.parse(choose), LoopView(question, rounds)
-        chosen = answer_round(choice, view, decisions[: len(rounds)], live.signals) or len(rounds)
+        view, told = LoopView(question, rounds), tuple(decisions[: len(rounds)])
+        chosen = answer_round(choice, view, told, live.signals) or len(rounds)
         declined = declines(decisions[chosen - 1])
         said = DECLINED if declined else rounds[chosen - 1].answer_text
         answer_set = None
@@ -401,7 +399,7 @@ class LiveLoop:
         return Answered(
             answer=said,
             rounds=rounds,
-            decisions=tuple(decisions[: len(rounds)]),
+            decisions=told,
             stopped_by=stopped_by,
             reason=reason,
             answer_round=chosen,

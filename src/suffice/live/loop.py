@@ -173,8 +173,8 @@ class Loop:
             return now; left out: the loop was not asked. ``logprobs`` or ``tokens``: of the answer, as
             OpenAI, LangChain or llama.cpp report them. ``usage``: the usage of the round's calls as
             reported, several in a list. ``answer_usage``: the answer's part of it; left out if the answer's
-            call is all of it. ``samples``, ``response``, ``query``, ``action``, ``signals`` and other columns:
-            as in :class:`Round`; ``signals={"error": 3}`` are values of your own.
+            call is all of it. ``samples``, ``response``, ``query``, ``action``, ``signals`` and other
+            columns: as in :class:`Round`; ``signals={"error": 3}`` are values of your own.
 
         Returns
         -------

@@ -90,9 +90,7 @@ class CoverageMonitor(Monitor):
     def __init__(self, alpha: float, n_calibration: int, level: float = 0.05) -> None:
         super().__init__(level, len(_WORSE))
         exact_level(alpha)
-        if isinstance(n_calibration, bool) or not isinstance(n_calibration, int | np.integer):
-            raise UsageError(f"n_calibration must be a whole number, found {n_calibration!r}")
-        if n_calibration < 1:
+        if _whole(n_calibration, "n_calibration") < 1:
             raise UsageError(f"n_calibration must be at least 1, found {n_calibration}")
         level = 1.0 - self._level / 2.0
         self.limit: float = miss_rate_limit(float(alpha), int(n_calibration), level)
@@ -159,7 +157,7 @@ class ExchangeabilityMonitor(Monitor):
     18
     """
 
-    __slots__ = ("_counts", "_seed", "_total", "_values", "n_calibration", "undefined")
+    __slots__ = ("_counts", "_seed", "_values", "n_calibration", "undefined")
 
     def __init__(
         self,
@@ -169,17 +167,14 @@ class ExchangeabilityMonitor(Monitor):
         seed: int = 0,
     ) -> None:
         super().__init__(level, 2 * len(_STAKES))
-        if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
-            raise UsageError(f"seed must be a whole number, found {seed!r}")
-        self._seed = int(seed)
+        self._seed = _whole(seed, "seed")
         counted: Counter[float] = Counter()
         for score, times in Counter(calibration_scores).items():
             counted[_score(score)] += times
         self._values = sorted(counted)
         self._counts = np.array([counted[value] for value in self._values], np.int64)
         self.n_calibration: int = counted.total()
-        self._total = self.n_calibration
-        if self._total == 0:
+        if self.n_calibration == 0:
             raise UsageError("needs at least one calibration score to compare with")
         self.undefined: int = 0
 
@@ -194,7 +189,6 @@ class ExchangeabilityMonitor(Monitor):
         value = _score(score)
         p = self._p_value_of(value)
         self._counts[bisect_left(self._values, value)] += 1
-        self._total += 1
         self.undefined += value == _UNDEFINED
         once, twice = math.cos(math.pi * p), math.cos(2.0 * math.pi * p)
         return self.settle([1.0 + stake * wave for wave in (once, twice) for stake in _STAKES])
@@ -206,7 +200,7 @@ class ExchangeabilityMonitor(Monitor):
             self._values.insert(place, value)
             self._counts = np.insert(self._counts, place, 0)
         above, equal = int(self._counts[place + 1 :].sum()), int(self._counts[place])
-        return (above + self._draw() * (equal + 1)) / (self._total + 1)
+        return (above + self._draw() * (equal + 1)) / (self.n_calibration + self.seen + 1)
 
     def _draw(self) -> float:
         """Draw from [0, 1) by seed and number of the answer, so that a second reading draws the same."""
@@ -250,6 +244,12 @@ def _odds_bet(probability: float, right: float, shift: float) -> float:
     scale = math.exp(shift)
     other = base * scale / (1.0 - base + base * scale)
     return right * other / base + (1.0 - right) * (1.0 - other) / (1.0 - base)
+
+
+def _whole(value: int, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise UsageError(f"{name} must be a whole number, found {value!r}")
+    return int(value)
 
 
 def _score(value: object) -> float:

@@ -10,6 +10,7 @@ from suffice.contracts import CoveragePolicy
 from suffice.errors import DataError, UsageError
 from suffice.monitor.alarms import CoverageMonitor, ExchangeabilityMonitor
 from suffice.monitor.questions import SetReturned
+from suffice.results.as_json import as_json
 from suffice.results.formats import bracket, percent
 from suffice.stats.betting import Monitor
 from suffice.stats.fields import finite, map_fields, whole
@@ -85,13 +86,12 @@ class Coverage:
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts and coverage as strict JSON."""
-        found = self.coverage
         return {
             "alpha": self._promised.alpha,
             "calibration_questions": self._n_calibration,
             "limit": self._misses.limit,
             **self.counts,
-            "coverage": {"estimate": found.estimate, "low": found.low, "high": found.high},
+            "coverage": as_json(self.coverage),
         }
 
     @property
