@@ -32,9 +32,10 @@ from suffice.live.requirements import (
     has_confidence,
 )
 from suffice.live.watching import Budgets, Meter, answer_round
+from suffice.loops import LOOPS, make_pipeline
 from suffice.loops.calls import put_alone, usage_sum
 from suffice.loops.ranked import BudgetedSettings, CumulativeSettings
-from suffice.loops.steps import EVERYTHING, LOOPS, LoopSettings, RoundReads, Step, make_pipeline
+from suffice.loops.steps import EVERYTHING, LoopSettings, RoundReads, Step
 from suffice.retrieval.retrievers import IndexMaker, Retrieval, corpus_retriever
 from suffice.scoring import AnswerChoice
 from suffice.signals.asking.judge_support import JUDGE_TOKENS, judge_tokens

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from suffice.contracts import ChatModel, Encoder, PassageFilter, Retriever
 from suffice.errors import UsageError
@@ -285,44 +284,3 @@ def timed(finished: Round, started: float) -> Round:
     """Add the seconds since ``started`` to the round's latency."""
     latency = (finished.usage.latency_s or 0.0) + time.perf_counter() - started
     return replace(finished, usage=replace(finished.usage, latency_s=latency))
-
-
-# the line that brings a loop: its name, its module, its settings and its class
-_PIPELINES = {
-    "cumulative": ("ranked", "CumulativeSettings", "GrowingLoop"),
-    "budgeted": ("ranked", "BudgetedSettings", "GrowingLoop"),
-    "iterative": ("follow_up", "IterativeSettings", "FollowUpPipeline"),
-    "chain": ("follow_up", "ChainSettings", "FollowUpPipeline"),
-    "react": ("react", "ReactSettings", "ReactPipeline"),
-}
-
-
-class _Loops(Mapping[str, type[LoopSettings]]):
-    def __getitem__(self, name: str) -> type[LoopSettings]:
-        module, settings, _ = _PIPELINES[name]
-        return cast("type[LoopSettings]", _imported(module, settings))
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_PIPELINES)
-
-    def __len__(self) -> int:
-        return len(_PIPELINES)
-
-
-LOOPS: Mapping[str, type[LoopSettings]] = _Loops()  # settings by the loop's name
-
-
-def make_pipeline(
-    model: ChatModel,
-    settings: LoopSettings,
-    encoder: Encoder | None = None,
-    passage_filter: PassageFilter | None = None,
-) -> SteppedLoop:
-    """Return the loop of these settings."""
-    module, _, loop = _PIPELINES[settings.pipeline]
-    make = cast("type[SteppedLoop]", _imported(module, loop))
-    return make(model, settings, encoder=encoder, passage_filter=passage_filter)
-
-
-def _imported(module: str, name: str) -> Any:
-    return getattr(import_module(f"suffice.loops.{module}"), name)

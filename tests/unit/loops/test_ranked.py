@@ -12,8 +12,8 @@ from tests.hashing_encoder import HashingEncoder
 from tests.loops.query import AtLeast
 
 from suffice.errors import UsageError
+from suffice.loops import make_pipeline
 from suffice.loops.ranked import BudgetedSettings, CumulativeSettings, GrowingLoop
-from suffice.loops.steps import make_pipeline
 from suffice.signals.model_confidence import TOKEN_PROBABILITY
 from suffice.signals.retrieval_scores import RERANK_VARIANCE
 from suffice.testing.models import ScriptedModel

@@ -17,7 +17,6 @@ from suffice.contracts import (
     Generation,
     GenerationRequest,
     Judge,
-    Message,
     Retriever,
 )
 from suffice.errors import InternalError, UsageError, unknown_name
@@ -27,6 +26,7 @@ from suffice.loops.planning.parsing import (
     ParsedPlan,
     PlanText,
     clarifying_question,
+    joined_steps,
     parse_candidate,
     parse_plan,
     parse_yes_no,
@@ -318,10 +318,8 @@ class _Run:
 
     def _review(self, made: PlanStep) -> PlanStep:
         """Ask the model whether it needs evidence; an unreadable reply means NO."""
-        reply = self._generate(
-            self.text.ask_review(self.agent.model),
-            GenerationRequest(prompt="", max_tokens=8, stop=("\n\n",)),
-        )
+        prompt = self.text.ask_review(self.agent.model)
+        reply = self._generate(GenerationRequest(prompt=prompt, max_tokens=8, stop=("\n\n",)))
         verdict = reply.completions[0].text
         wanted = parse_yes_no(verdict)
         values = {**made.values, "verdict_read": float(wanted is not None)}
@@ -356,16 +354,15 @@ class _Run:
     def _draw(self, number: int, n: int, tag: str) -> tuple[Candidate, ...]:
         settings = self.agent.settings
         reply = self._generate(
-            self.text.ask_next(self.agent.model, len(self.plan) + 1),
             GenerationRequest(
-                prompt="",
+                prompt=self.text.ask_next(self.agent.model, len(self.plan) + 1),
                 n=n,
                 temperature=settings.temperature,
                 top_p=settings.top_p,
                 max_tokens=settings.max_candidate_tokens,
                 seed=self._seed(number, tag),
                 stop=("\n\n", f"\nStep {len(self.plan) + 2}"),
-            ),
+            )
         )
         texts = [completion.text for completion in reply.completions]
         return tuple(Candidate(text=parse_candidate(text), response=text) for text in texts)
@@ -377,24 +374,22 @@ class _Run:
         parsed = ParsedPlan(plan="", failure="the model was not asked")
         for attempt in range(1, settings.retries + 2):
             reply = self._generate(
-                self.text.ask_result(self.agent.model),
                 GenerationRequest(
-                    prompt="",
+                    prompt=self.text.ask_result(self.agent.model),
                     # the same words would come again at temperature 0
                     temperature=0.0 if attempt == 1 else settings.temperature,
                     top_p=settings.top_p,
                     max_tokens=settings.max_plan_tokens,
                     seed=self._seed(0, f"result {attempt}"),
                     json_schema=PLAN_SCHEMA if settings.json_schema else None,
-                ),
+                )
             )
             text = reply.completions[0].text
             parsed = parse_plan(text)
             if parsed.parsed is not None:
                 break
-        drafted = " ".join(f"{at}) {step}" for at, step in enumerate(self.plan, start=1))
         return PlanOutcome(
-            plan=drafted if parsed.parsed is None else parsed.plan,
+            plan=joined_steps(self.plan) if parsed.parsed is None else parsed.plan,
             ended=ended,
             constraints=parsed.constraints,
             decisions=parsed.decisions,
@@ -423,11 +418,9 @@ class _Run:
         )
         return query, passages
 
-    def _generate(
-        self, prompt: str | tuple[Message, ...], request: GenerationRequest
-    ) -> Generation:
+    def _generate(self, request: GenerationRequest) -> Generation:
         start = perf_counter()
-        reply = self.agent.model.generate(replace(request, prompt=prompt))
+        reply = self.agent.model.generate(request)
         took = perf_counter() - start
         # a kept reply says how long it took when it was drawn
         cost = replace(

@@ -348,10 +348,9 @@ class PlanText:
 
     def drop(self, number: int, step: str, left: Sequence[str]) -> None:
         """Append that a step was taken out, with the numbers of the steps ``left``."""
-        now = " ".join(f"{at}) {step}" for at, step in enumerate(left, start=1))
         self._lines.append(
             f"Step {number} was withdrawn, since it conflicts with what follows: {step}\n"
-            f"The steps are now: {now or 'none'}"
+            f"The steps are now: {joined_steps(left) or 'none'}"
         )
 
     def heard(self, question: str, reply: str) -> None:

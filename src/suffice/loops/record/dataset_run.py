@@ -17,6 +17,7 @@ from suffice.contracts import ChatModel, Encoder, PassageFilter, Retriever
 from suffice.datasets.files import Example
 from suffice.errors import DataError, UsageError
 from suffice.llm.connect import CachedModel, KeptReplies
+from suffice.loops import make_pipeline
 from suffice.loops.ranked import CumulativeSettings
 from suffice.loops.record.session import (
     Progress,
@@ -25,7 +26,7 @@ from suffice.loops.record.session import (
     SessionSettings,
     record_all,
 )
-from suffice.loops.steps import LoopSettings, SteppedLoop, make_pipeline
+from suffice.loops.steps import LoopSettings, SteppedLoop
 from suffice.retrieval.ranking import corpus_fingerprint
 from suffice.retrieval.retrievers import (
     IndexMaker,
