@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -179,48 +179,49 @@ def _example(name: PromptName, example: WorkedExample) -> str:
     return f"{shown}Question: {example.question}\n{reply}"
 
 
-def _completion(
-    instructions: str, name: PromptName, examples: Sequence[WorkedExample], asked: str
-) -> str:
-    # a bare answer is asked for by its label, so that what is generated is the answer alone
-    label = "" if asks_marker(name) else "Answer:"
-    worked = (_example(name, example) for example in examples)
-    return "\n\n".join([instructions, *worked, f"{asked}\n{label}"])
-
-
-def _chat(instructions: str, name: PromptName, asked: str) -> tuple[Message, ...]:
-    form = ""
-    if asks_marker(name):
-        lines = "these two lines" if asks_rating(name) else "this line"
-        form = f" Reply with exactly {lines}:\n{reply_form(name, '<short phrase>', '<1-5>')}"
-    return (Message(role="user", content=f"{instructions}{form}\n\n{asked}"),)
-
-
-def _told(name: PromptName, instructions: str) -> str:
-    return f"{instructions} {_RATING}" if asks_rating(name) else instructions
+def continued(instructions: str, examples: Iterable[str], asked: str, label: str) -> str:
+    """Return a prompt for a completion model, which continues after ``label``."""
+    return "\n\n".join([instructions, *examples, f"{asked}\n{label}"])
 
 
 def render_prompt(
     question: str, passages: Sequence[Passage], *, api: Api, name: PromptName = "answer-first"
 ) -> Prompt:
     """Return the prompt over the passages so far; it begins as the prompt over fewer of them."""
-    evidence, asked = evidence_text(passages), f"Question: {one_line(question)}"
     bare = name == "bare"
-    instructions = _BARE_INSTRUCTIONS if bare else _told(name, _INSTRUCTIONS)
-    if api == "completion":
-        return _completion(
-            instructions, name, _BARE_EXAMPLES if bare else EXAMPLES, f"{evidence}\n{asked}"
-        )
-    return _chat(instructions, name, f"{evidence}\n\n{asked}")
+    instructions = _BARE_INSTRUCTIONS if bare else _INSTRUCTIONS
+    examples = _BARE_EXAMPLES if bare else EXAMPLES
+    asked = evidence_text(passages), f"Question: {one_line(question)}"
+    return _rendered(instructions, examples, asked, api=api, name=name)
 
 
 def render_closed_book(question: str, *, api: Api, name: PromptName = "answer-first") -> Prompt:
     """Return the prompt without passages, for the answer from memory (round 0)."""
-    asked = f"Question: {one_line(question)}"
-    instructions = _BARE_CLOSED_BOOK if name == "bare" else _told(name, _CLOSED_BOOK)
+    instructions = _BARE_CLOSED_BOOK if name == "bare" else _CLOSED_BOOK
+    asked = (f"Question: {one_line(question)}",)
+    return _rendered(instructions, CLOSED_BOOK_EXAMPLES, asked, api=api, name=name)
+
+
+def _rendered(
+    instructions: str,
+    examples: Sequence[WorkedExample],
+    asked: Sequence[str],
+    *,
+    api: Api,
+    name: PromptName,
+) -> Prompt:
+    if asks_rating(name):
+        instructions = f"{instructions} {_RATING}"
     if api == "completion":
-        return _completion(instructions, name, CLOSED_BOOK_EXAMPLES, asked)
-    return _chat(instructions, name, asked)
+        # a bare answer follows its label, so that the reply is the answer alone
+        label = "" if asks_marker(name) else "Answer:"
+        worked = (_example(name, example) for example in examples)
+        return continued(instructions, worked, "\n".join(asked), label)
+    if asks_marker(name):
+        lines = "these two lines" if asks_rating(name) else "this line"
+        form = reply_form(name, "<short phrase>", "<1-5>")
+        instructions = f"{instructions} Reply with exactly {lines}:\n{form}"
+    return (Message(role="user", content="\n\n".join([instructions, *asked])),)
 
 
 FinalAnswer = Literal["short", "ircot"]
@@ -374,8 +375,7 @@ class FollowUpPrompts:
         """Return the prompt for the next question; a completion model continues :data:`FOLLOW_UP`."""
         made = _made(question, steps)
         if self.api == "completion":
-            head = self._head(shown=self.documents)
-            return f"{head}\n\n{made.text(shown=self.documents)}\n{FOLLOW_UP}"
+            return self._continued(made.text(shown=self.documents), FOLLOW_UP, shown=self.documents)
         return (
             *self._examples_as_turns(shown=self.documents),
             *made.turns(shown=self.documents, last=_ASK),
@@ -394,8 +394,8 @@ class FollowUpPrompts:
             label = "" if asks_marker(self.form) else "Answer:"
             if self.final == "ircot" and self.form != "confidence-first":
                 label = _THOUGHT
-            asked = _again(made.question)
-            return f"{self._head(shown=True)}\n\n{made.text(shown=True)}\n{asked}\n{label}"
+            asked = f"{made.text(shown=True)}\n{_again(made.question)}"
+            return self._continued(asked, label, shown=True)
         return (
             *self._examples_as_turns(shown=True),
             *made.turns(shown=True, last=self._wanted(made.question)),
@@ -406,16 +406,16 @@ class FollowUpPrompts:
         made = _made(question, steps)
         judged = [pair for example in _EXAMPLES for pair in _judged(example)]
         if self.api == "completion":
-            examples = "\n\n".join(f"{asked}\n{reply}" for asked, reply in judged)
-            return f"{_JUDGE}\n\n{examples}\n\n{made.text(shown=True)}\n{VERDICT}"
-        return _few_shot(_JUDGE, judged, made.text(shown=True))
+            examples = (f"{asked}\n{reply}" for asked, reply in judged)
+            return continued(_JUDGE, examples, made.text(shown=True), VERDICT)
+        return few_shot(_JUDGE, judged, made.text(shown=True))
 
-    def _head(self, *, shown: bool) -> str:
-        examples = [
+    def _continued(self, asked: str, label: str, *, shown: bool) -> str:
+        examples = (
             f"{example.text(shown=shown)}\n{_again(example.question)}\n{self._reply(example)}"
             for example in _EXAMPLES
-        ]
-        return "\n\n".join([self._instructions, *examples])
+        )
+        return continued(self._instructions, examples, asked, label)
 
     def _examples_as_turns(self, *, shown: bool) -> list[Message]:
         turns = [Message(role="system", content=self._instructions)]
@@ -448,7 +448,8 @@ def _judged(example: _Worked) -> list[tuple[str, str]]:
     ]
 
 
-def _few_shot(instructions: str, examples: Sequence[tuple[str, str]], asked: str) -> Prompt:
+def few_shot(instructions: str, examples: Iterable[tuple[str, str]], asked: str) -> Prompt:
+    """Return a prompt for a chat model, with examples as turns."""
     turns = [Message(role="system", content=instructions)]
     for request, reply in examples:
         turns.append(Message(role="user", content=request))
@@ -476,6 +477,6 @@ def render_reading(query: str, passages: Sequence[Passage], *, api: Api) -> Prom
         for step in example.steps
     ]
     if api == "chat":
-        return _few_shot(_READ, examples, asked)
-    worked = "\n\n".join(f"{asked}\nAnswer: {answer}" for asked, answer in examples)
-    return f"{_READ}\n\n{worked}\n\n{asked}\nAnswer:"
+        return few_shot(_READ, examples, asked)
+    worked = (f"{asked}\nAnswer: {answer}" for asked, answer in examples)
+    return continued(_READ, worked, asked, "Answer:")

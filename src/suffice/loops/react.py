@@ -14,6 +14,7 @@ from suffice.loops.prompts import (
     Api,
     Prompt,
     SearchStep,
+    continued,
     in_reply,
     passage_lines,
     shelved,
@@ -301,8 +302,8 @@ def render_agent(question: str, steps: Sequence[SearchStep], *, api: Api) -> Pro
         tuple((step.said, _observation(step.found)) for step in steps),
     )
     if api == "completion":
-        worked = "\n\n".join(_lines(*example) for example in _EXAMPLES)
-        return f"{_INSTRUCTIONS}\n\n{worked}\n\n{_lines(*trajectory)}\n{LABEL}"
+        worked = (_lines(*example) for example in _EXAMPLES)
+        return continued(_INSTRUCTIONS, worked, _lines(*trajectory), LABEL)
     first, *turns = [turn for example in (*_EXAMPLES, trajectory) for turn in _turns(*example)]
     return (replace(first, content=f"{_INSTRUCTIONS}\n\n{first.content}"), *turns)
 

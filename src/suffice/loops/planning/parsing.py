@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
-from suffice.contracts import MAX_REPLY_LETTERS, ChatModel, Message, whole_text
+from suffice.contracts import MAX_REPLY_LETTERS, ChatModel, whole_text
+from suffice.loops.prompts import Prompt, continued, few_shot
 from suffice.signals.evidence import one_line
 from suffice.trace.plan_traces import ConstraintDecision, PlanTask
 from suffice.trace.rounds.records import Passage
@@ -357,29 +358,27 @@ class PlanText:
         """Append a question with the user's answer."""
         self._lines.append(f"Question to the user: {question}\nThe user: {reply}")
 
-    def ask_next(self, model: ChatModel, number: int) -> str | tuple[Message, ...]:
+    def ask_next(self, model: ChatModel, number: int) -> Prompt:
         """Return the prompt for step ``number`` of the plan."""
         asked = _NEXT.format(number=number, total=self.task.total_steps)
         return self._prompt(model, asked, f"Step {number}:")
 
-    def ask_result(self, model: ChatModel) -> str | tuple[Message, ...]:
+    def ask_result(self, model: ChatModel) -> Prompt:
         """Return the prompt for the final JSON object."""
         return self._prompt(model, _FINAL.format(total=self.task.total_steps), "JSON:")
 
-    def ask_review(self, model: ChatModel) -> str | tuple[Message, ...]:
+    def ask_review(self, model: ChatModel) -> Prompt:
         """Return the prompt for the YES or NO of a self-reflecting agent."""
         return self._prompt(model, _REVIEW, "Answer:")
 
-    def _prompt(self, model: ChatModel, asked: str, cue: str) -> str | tuple[Message, ...]:
+    def _prompt(self, model: ChatModel, asked: str, cue: str) -> Prompt:
         context = f"\nContext: {self.task.context}" if self.task.context else ""
         steps = f"The plan has {self.task.total_steps} steps."
         lived = "\n".join([f"Goal: {self.task.goal}{context}\n{steps}\n", *self._lines])
+        asked = f"{lived}\n\n{asked}"
         if model.api == "completion":
-            return f"{_SYSTEM}\n\n{lived}\n\n{asked}\n{cue}"
-        return (
-            Message(role="system", content=_SYSTEM),
-            Message(role="user", content=f"{lived}\n\n{asked}"),
-        )
+            return continued(_SYSTEM, (), asked, cue)
+        return few_shot(_SYSTEM, (), asked)
 
 
 def clarifying_question(number: int, total: int, candidates: Iterable[str]) -> str:
