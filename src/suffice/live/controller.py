@@ -61,7 +61,7 @@ class Controller:
     def __init__(
         self, policy: StopPolicy | PolicyFile | str | Path, *, max_rounds: int | None = None
     ) -> None:
-        self._of(Watching.of(policy, max_rounds=max_rounds))
+        self._of(Watching.of(policy, max_rounds=max_rounds, raises=True))
 
     def _of(self, watching: Watching) -> None:
         self._watching = watching

@@ -218,7 +218,7 @@ class Loop:
             self._ticked = time.perf_counter()
             if draft is not None:  # a policy that reads answers would have asked for it anyway
                 asked = with_draft(asked, draft, probed=not self._stops)
-        decision = self._take(asked, score)
+        decision = self.follow(asked, score)
         if probe is not None and self.done and self.rounds[-1].answer is None:
             self._replace_last(await self._ask(probe, None, waits=waits))
         return decision
@@ -274,8 +274,8 @@ class Loop:
         self._took, self._ticked = now - self._ticked, now
         return finished
 
-    def _take(self, asked: Round, score: float | None) -> Decision:
-        """Decide and record."""
+    def follow(self, asked: Round, score: float | None = None) -> Decision:
+        """Take in a round, decide and record; a policy that fails leaves the round out if it ``raises``."""
         try:
             said = self._decide(asked)
         except Exception as error:
@@ -292,10 +292,6 @@ class Loop:
         self._ids.update(passage.id for passage in asked.passages or ())
         self._record(asked, score)
         return decision
-
-    def follow(self, finished: Round) -> Decision:
-        """Take in a round and decide, without a record; a failed decision leaves the round out."""
-        return self._settle(self._decide(finished), finished)
 
     def follow_all(self, rounds: Sequence[Round]) -> Decision:
         """Take in all rounds of a question at once; only the last decision has a reason."""
@@ -394,7 +390,7 @@ class Loop:
         ended = self.stopped_by, self.reason, self._full
         self._growing.see(self.view)
         self._last = None
-        decision = self._take(asked, score)
+        decision = self.follow(asked, score)
         self.stopped_by, self.reason, self._full = ended
         by = self.stopped_by if self.stopped_by in ("policy", "budget") else None
         return replace(decision, action=Action.STOP, reason=self.reason, stopped_by=by)
