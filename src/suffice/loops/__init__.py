@@ -6,7 +6,8 @@ from suffice.contracts import ChatModel, Encoder, PassageFilter
 from suffice.loops.follow_up import ChainSettings, FollowUpPipeline, IterativeSettings
 from suffice.loops.ranked import BudgetedSettings, CumulativeSettings, GrowingLoop
 from suffice.loops.react import ReactPipeline, ReactSettings
-from suffice.loops.steps import LoopSettings, SteppedLoop
+from suffice.loops.steps import LoopSettings as LoopSettings
+from suffice.loops.steps import SteppedLoop
 
 # a line brings a loop: its settings and its class
 _PIPELINES: Mapping[type[LoopSettings], type[SteppedLoop]] = {
