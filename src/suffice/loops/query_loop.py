@@ -164,28 +164,20 @@ class QueryLoop(SteppedLoop):
         loop, trail = self.settings, _Trail()
         before: tuple[Round, ...] = ()
         choice: QueryChoice | None = None
-        for number in range(1, loop.rounds + 1):
+        for _ in range(loop.rounds):
             choice = self._searching(question.text, trail.steps, choice)
             found = self._found(retriever, trail, choice)
-            last = number == loop.rounds
-            after = After(
-                loop=self,
-                question=question.text,
-                trail=trail,
-                last=last,
-                wanted=loop.verdicts and (reads.at_end or not last),
-            )
-            prompt = partial(self.prompt, question, trail.steps, trail.shown)
-            yield Step(
+            step = QueryStep(
                 loop=self,
                 question=question,
                 found=found,
                 before=before,
-                prompt=prompt,
+                prompt=partial(self.prompt, question, trail.steps, trail.shown),
                 reads=reads,
-                then=after,
+                trail=trail,
             )
-            choice = after.choice
+            yield step
+            choice = step.choice
             before = (*before, found)
 
     def _found(self, retriever: Retriever, trail: _Trail, choice: QueryChoice) -> Round:
@@ -237,39 +229,36 @@ class QueryLoop(SteppedLoop):
         return replace(choice, usage=replace(choice.usage, latency_s=seconds))
 
 
-@dataclass(slots=True, kw_only=True)
-class After:
-    """The question after a round, if ``wanted``: whether to end, as the next ``choice`` or apart."""
+@dataclass(slots=True, kw_only=True, eq=False)
+class QueryStep(Step):
+    """A round after which the model may say whether to end, as the next ``choice`` or apart."""
 
     loop: QueryLoop
-    question: str
     trail: _Trail
-    last: bool
-    wanted: bool
     choice: QueryChoice | None = None
 
-    def __call__(self, finished: Round) -> Round:
-        """Return the round with its verdict, its action and their usage."""
-        signals, usage, action = dict(finished.signals), finished.usage, finished.action
-        if self.wanted and self.loop.asks_apart:
+    def _after(self, answered: Round) -> Round:
+        signals, usage, action = dict(answered.signals), answered.usage, answered.action
+        question, steps = self.question.text, self.trail.steps
+        wanted = self.loop.settings.verdicts and self.reads_more
+        if wanted and self.loop.asks_apart:
             started = time.perf_counter()
-            verdict = self.loop.verdict(self.question, self.trail.steps)
+            verdict = self.loop.verdict(question, steps)
             seconds = time.perf_counter() - started
             self.trail.unread += verdict.unread
             signals[LLM_STOP.name] = float(verdict.stops)
             usage = _judged(usage, replace(verdict.usage, judge_latency_s=seconds))
             usage = replace(usage, latency_s=(usage.latency_s or 0.0) + seconds)
             action = f"{action}\n\n{verdict.said}"
-        elif self.wanted:
-            self.choice = self.loop.chosen(self.question, self.trail.steps)
+        elif wanted:
+            self.choice = self.loop.chosen(question, steps)
             signals[LLM_STOP.name] = float(self.choice.finishes)
             if self.choice.finishes or self.last:
                 usage = _judged(usage, self.choice.usage)
         signals[MALFORMED_ACTIONS.name] = float(self.trail.unread)
-        return replace(finished, signals=signals, usage=usage, action=action)
+        return replace(answered, signals=signals, usage=usage, action=action)
 
-    def ended(self, finished: Round) -> Round:
-        """Return the last round of a stopped loop, with the next choice's usage as a verdict's."""
+    def _ended(self, finished: Round) -> Round:
         if self.last or self.choice is None or self.choice.finishes:
             return finished
         return replace(finished, usage=_judged(finished.usage, self.choice.usage))

@@ -6,7 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from suffice.contracts import ChatModel, Encoder, PassageFilter, Retriever
 from suffice.errors import UsageError
@@ -26,9 +26,6 @@ from suffice.signals.asking.judge_support import JUDGE_SUPPORT, judged
 from suffice.signals.asking.meaning_clusters import check_clustering, check_cosine, with_clusters
 from suffice.signals.asking.whole_record import KeptEncoder
 from suffice.trace.rounds.records import LoopView, Passage, Question, Round, with_draft
-
-if TYPE_CHECKING:
-    from suffice.loops.query_loop import After
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,12 +186,9 @@ class SteppedLoop(ABC):
         return rounds[-1]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Step:
-    """A round after its retrieval (``found``), and the ``before`` rounds without answers.
-
-    ``then`` asks about the round after its answer.
-    """
+    """A round after its retrieval (``found``), and the ``before`` rounds without answers."""
 
     loop: SteppedLoop
     question: Question
@@ -202,7 +196,6 @@ class Step:
     before: tuple[Round, ...]
     prompt: Callable[[], Prompt]
     reads: RoundReads = EVERYTHING
-    then: After | None = None
 
     @property
     def number(self) -> int:
@@ -235,9 +228,7 @@ class Step:
 
     def finished(self) -> Round:
         """Return the round with its answer, and everything that is asked and measured after it."""
-        asked = self._asked()
-        followed = asked if self.then is None else self.then(asked)
-        rounds = (*self.before, followed)
+        rounds = (*self.before, self._after(self._asked()))
         return self.loop.beside(self.question, rounds, rate=self.reads_more)
 
     def answered(self, finished: Round, tell: Callable[[str], None] | None = None) -> Round:
@@ -245,14 +236,21 @@ class Step:
 
         ``tell`` gets the reply piece by piece; see :class:`suffice.contracts.GenerationRequest`.
         """
-        if self.then is not None:
-            finished = self.then.ended(finished)
+        finished = self._ended(finished)
         if finished.answer is not None:
             return finished
         started, settings = time.perf_counter(), self.loop.settings
         made = self._ask(settings.samples if settings.majority else 0, tell=tell)
         draft = draft_of(made, seconds=time.perf_counter() - started)
         return with_draft(finished, draft, probed=None)
+
+    def _after(self, answered: Round) -> Round:
+        """Return the round with what the loop asks after its answer."""
+        return answered
+
+    def _ended(self, finished: Round) -> Round:
+        """Return the last round of a stopped loop, with the usage of all calls made after it."""
+        return finished
 
     def _ask(
         self, samples: int, *, greedy: bool = True, tell: Callable[[str], None] | None = None
