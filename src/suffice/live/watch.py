@@ -215,14 +215,15 @@ class Watch:
         Raises
         ------
         UsageError
-            For an empty id. A question whose id is running is refused when it is entered.
+            If a question with that id is running, or for an empty id.
         DataError
             If the id, the question or a gold answer is no text.
         """
         name = uuid.uuid4().hex[:20] if question_id is None else question_id
         asked = Question(id=name, text=text, type=question_type, split=split)
-        if not asked.id:
-            raise UsageError(f"question_id is empty; {OWN_ID}")
+        if not asked.id or asked.id in self._watching.under_way:
+            what = f"the question {name!r} is running already" if name else "question_id is empty"
+            raise UsageError(f"{what}; {OWN_ID}")
         gold = Gold(
             answers=gold_answers,  # type: ignore[arg-type]
             passage_ids=gold_passage_ids,  # type: ignore[arg-type]
