@@ -13,8 +13,8 @@ from suffice.errors import UsageError, unknown_name, without_credentials
 from suffice.integrations.documents import FORMS, connect_own, is_own
 from suffice.live.answering import AskSettings
 from suffice.live.watching import Budgets
+from suffice.loops import LOOPS
 from suffice.loops.connecting import connect_encoder, connect_reranker, reranker_name
-from suffice.loops.steps import LOOPS
 from suffice.options import Option
 from suffice.retrieval.corpus import read_corpus
 from suffice.retrieval.retrievers import (

@@ -18,7 +18,7 @@ from suffice.live.loop import Loop
 from suffice.live.privacy import Texts
 from suffice.live.requirements import choose_policy
 from suffice.live.watch import Watch
-from suffice.live.watching import LiveSettings, Watching, hash_of
+from suffice.live.watching import Watching, hash_of
 from suffice.policies.policy_file import PolicyFile
 from suffice.retrieval.retrievers import Retrieval
 from suffice.scoring import AnswerChoice
@@ -64,8 +64,7 @@ class Served:
     def loop(self, question: Question, max_rounds: int | None) -> Loop:
         """The loop of a question that nobody records; ``None``: under the budget of the policy's file."""
         choice = AnswerChoice.parse(self.file.policy.needs.returns)
-        settings = LiveSettings.of(self.file, max_rounds=max_rounds, choice=choice)
-        return Loop(Watching(settings=settings), question)
+        return Loop(Watching.of(self.file, max_rounds=max_rounds, choice=choice), question)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from suffice.cli.shared_options import Abstention, Json, ModelOptions, out_path
 from suffice.errors import UsageError
 from suffice.live.answering import Answered, LiveLoop, Tokens, total_usage
 from suffice.live.requirements import check_confidence, choose_policy
-from suffice.loops.steps import LOOPS, LoopSettings
+from suffice.loops import LOOPS, LoopSettings
 from suffice.options import Option
 from suffice.results.formats import counted
 from suffice.results.markup import shorten

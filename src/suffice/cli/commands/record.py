@@ -49,11 +49,11 @@ from suffice.datasets.known_datasets import (
 )
 from suffice.errors import UsageError
 from suffice.live.requirements import not_recorded
+from suffice.loops import LOOPS, LoopSettings
 from suffice.loops.ranked import CumulativeSettings
 from suffice.loops.record.dataset_run import CorpusKind, Recording, record_examples
 from suffice.loops.record.probe import ProbePlan, ProbeSettings, probe_agreement, probe_traces
 from suffice.loops.record.session import RecordSummary
-from suffice.loops.steps import LOOPS, LoopSettings
 from suffice.options import Option
 from suffice.policies.policy_file import load_filter
 from suffice.trace.durable import Shard
