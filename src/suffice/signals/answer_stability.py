@@ -15,7 +15,7 @@ from suffice.contracts import Absence
 from suffice.signals.columns.answer_columns import answer_forms, f1_of_pairs, without_articles
 from suffice.signals.columns.arrays import NONE, Codes, Texts
 from suffice.signals.columns.rounds import RoundColumns, added_nothing, by_appearance
-from suffice.signals.known_signals import SignalSpec, share
+from suffice.signals.known_signals import share
 from suffice.trace.rounds.records import Round
 
 Array = NDArray[np.float64]
@@ -148,14 +148,6 @@ ANSWER_STABLE = share(
     undefined=(_NO_EARLIER, _NOTHING_NEW),
     binary=True,
 )
-ANSWER_REPEATS = share(
-    name="answer_repeats",
-    summary="1 if the answer equals the previous one, even without new passages",
-    columns=answer_repeats,
-    undefined=(_NO_EARLIER,),
-    binary=True,
-    variant_of="answer_stable",
-)
 ANSWER_STABLE_PUBLISHED = share(
     name="answer_stable_published",
     summary="1 if the answer equals the previous one, by the published code's comparison",
@@ -164,13 +156,17 @@ ANSWER_STABLE_PUBLISHED = share(
     binary=True,
     variant_of="answer_stable",
 )
-
-
-ANSWER_SIMILARITY_F1 = SignalSpec(
+ANSWER_REPEATS = share(
+    name="answer_repeats",
+    summary="1 if the answer equals the previous one, even without new passages",
+    columns=answer_repeats,
+    undefined=(_NO_EARLIER,),
+    binary=True,
+    variant_of="answer_stable",
+)
+ANSWER_SIMILARITY_F1 = share(
     name="answer_similarity_f1",
     summary="similarity of the answer and the previous one, word by word",
-    low=0.0,
-    high=1.0,
     columns=answer_similarity_f1,
     undefined=(_NO_EARLIER, _NOTHING_NEW),
 )

@@ -199,35 +199,6 @@ def _first_rows(rounds: RoundColumns, asked: Integers, answers: Texts, passages:
     return first_rows
 
 
-_UNREAD = Absence(
-    "the answer is not found, and a passage was recorded without its text or a round without its passages",
-    lambda _: True,
-)
-ANSWER_IN_EVIDENCE = share(
-    name="answer_in_evidence",
-    summary="1 if a passage contains the answer's words in order",
-    needs=("passages",),
-    columns=answer_in_evidence,
-    undefined=(
-        Absence(
-            "the answer is yes, no or empty, or the letter A",
-            lambda view: normalize_answer(view.current.answer_text) in NOT_EXTRACTIVE,
-        ),
-        _UNREAD,
-    ),
-    binary=True,
-)
-ANSWER_IN_EVIDENCE_PUBLISHED = share(
-    name="answer_in_evidence_published",
-    summary="1 if the passages contain the answer letter by letter, as published",
-    needs=("passages",),
-    columns=answer_in_evidence_published,
-    undefined=(_UNREAD,),
-    binary=True,
-    variant_of="answer_in_evidence",
-)
-
-
 _SEPARATORS = r"[^\pL\pN_ ]+"
 _AT_ONCE = 4_000  # passages, and those of the last question among them
 _LOW_BITS = 28  # of a weight that are summed apart, since 64 bits do not hold the whole
@@ -399,6 +370,33 @@ OVERLAP_IDF = share(
     answers=False,
     columns=overlap_idf,
     undefined=_NOT_COMPARED,
+)
+_UNREAD = Absence(
+    "the answer is not found, and a passage was recorded without its text or a round without its passages",
+    lambda _: True,
+)
+ANSWER_IN_EVIDENCE = share(
+    name="answer_in_evidence",
+    summary="1 if a passage contains the answer's words in order",
+    needs=("passages",),
+    columns=answer_in_evidence,
+    undefined=(
+        Absence(
+            "the answer is yes, no or empty, or the letter A",
+            lambda view: normalize_answer(view.current.answer_text) in NOT_EXTRACTIVE,
+        ),
+        _UNREAD,
+    ),
+    binary=True,
+)
+ANSWER_IN_EVIDENCE_PUBLISHED = share(
+    name="answer_in_evidence_published",
+    summary="1 if the passages contain the answer letter by letter, as published",
+    needs=("passages",),
+    columns=answer_in_evidence_published,
+    undefined=(_UNREAD,),
+    binary=True,
+    variant_of="answer_in_evidence",
 )
 NEW_PASSAGES = share(
     name="new_passages",

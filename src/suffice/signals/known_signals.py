@@ -187,6 +187,11 @@ LLM_STOP = share(
     charges=(VERDICTS,),
     binary=True,
 )
+Q_STOP = SignalSpec(name="q_stop", summary="learned value of stopping here")
+Q_CONT = SignalSpec(name="q_cont", summary="learned value of continuing")
+REMAINING_SHARE = share(
+    name="remaining_share", summary="share of the steps still to come", answers=False
+)
 MALFORMED_ACTIONS = SignalSpec(
     name="malformed_actions",
     summary="unreadable replies so far: actions, follow-up questions, verdicts",
@@ -194,51 +199,38 @@ MALFORMED_ACTIONS = SignalSpec(
     low=0.0,
     direction="low",
 )
-Q_STOP = SignalSpec(name="q_stop", summary="learned value of stopping here")
-Q_CONT = SignalSpec(name="q_cont", summary="learned value of continuing")
-REMAINING_SHARE = share(
-    name="remaining_share", summary="share of the steps still to come", answers=False
+
+
+# the modules of the signals; every SignalSpec at the top of one is a signal, in this order
+_FAMILIES = (
+    "answer_stability",
+    "model_confidence",
+    "evidence",
+    "retrieval_scores",
+    "asking.judge_support",
+    "abstained",
+    "samples",
+    "asking.evidence_models",
+    "known_signals",
 )
 
 
-# by the module that declares them, each under its name in capitals
-_DECLARED = {
-    "answer_stability": "answer_stable answer_stable_published answer_repeats answer_similarity_f1 "
-    "answer_similarity_seq",
-    "model_confidence": "answer_token_margin margin_min margin_p10 margin_mean margin_median "
-    "token_probability verbalized_confidence",
-    "evidence": "overlap overlap_idf answer_in_evidence answer_in_evidence_published new_passages "
-    "query_repeats",
-    "retrieval_scores": "retrieval_z retrieval_z_robust retrieval_gap rerank_top_score rerank_mean "
-    "rerank_variance rerank_variance_raw",
-    "asking.judge_support": "judge_support",
-    "abstained": "abstained",
-    "samples": "self_consistency normalized_entropy top_cluster_confidence candidate_agreement "
-    "contradiction",
-    "asking.evidence_models": "evidence_consistency evidence_consistency_max evidence_consistency_top1 "
-    "evidence_entailment",
-    "known_signals": "llm_stop q_stop q_cont remaining_share malformed_actions",
-}
-_MODULES = {
-    name: f"suffice.signals.{module}"
-    for module, names in _DECLARED.items()
-    for name in names.split()
-}
+@cache
+def _specs() -> dict[str, SignalSpec]:
+    modules = (import_module(f"suffice.signals.{family}") for family in _FAMILIES)
+    declared = (value for module in modules for value in vars(module).values())
+    return {spec.name: spec for spec in declared if isinstance(spec, SignalSpec)}
 
 
 class _Signals(Mapping[str, SignalSpec]):
     def __getitem__(self, name: str) -> SignalSpec:
-        spec: SignalSpec = getattr(import_module(_MODULES[name]), name.upper())
-        return spec
-
-    def __contains__(self, name: object) -> bool:
-        return name in _MODULES
+        return _specs()[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_MODULES)
+        return iter(_specs())
 
     def __len__(self) -> int:
-        return len(_MODULES)
+        return len(_specs())
 
 
 SIGNALS: Mapping[str, SignalSpec] = _Signals()

@@ -292,15 +292,15 @@ _reranked = partial(
 RERANK_TOP_SCORE = _reranked(
     name="rerank_top_score", summary="highest raw reranker score so far", columns=rerank_top_score
 )
+RERANK_MEAN = _reranked(
+    name="rerank_mean", summary="mean of the raw reranker scores", columns=rerank_mean
+)
 RERANK_VARIANCE = _reranked(
     name="rerank_variance",
     summary="variance of the reranker's scores, normalized",
     low=0.0,
     high=0.25,
     columns=rerank_variance,
-)
-RERANK_MEAN = _reranked(
-    name="rerank_mean", summary="mean of the raw reranker scores", columns=rerank_mean
 )
 RERANK_VARIANCE_RAW = _reranked(
     name="rerank_variance_raw",
