@@ -147,16 +147,14 @@ def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
         columns=tuple(_columns(source)),
         signals=tuple(signal for signal in signals if signal["undefined"] < 1.0),
         lacking={
-            **{
-                name: why.why
-                for name, spec in SIGNALS.items()
-                if name not in given and (why := lack(spec, traces)) is not None
-            },
-            **{
-                signal["name"]: "it is undefined in every round"
-                for signal in signals
-                if signal["undefined"] == 1.0
-            },
+            name: why.why
+            for name, spec in SIGNALS.items()
+            if name not in given and (why := lack(spec, traces)) is not None
+        }
+        | {
+            signal["name"]: "it is undefined in every round"
+            for signal in signals
+            if signal["undefined"] == 1.0
         },
         run=traces.origin.run,
         notes=(
@@ -314,16 +312,12 @@ _WRONG = (
 def exploration(seen: Seen, labelled: NDArray[np.bool_]) -> Exploration:
     """Checks of the draws, given of every question, (n_questions,), whether it is labelled."""
     drawn = seen.explored | seen.stood_for
-    groups = [
-        drawn & (seen.propensity == propensity) for propensity in np.unique(seen.propensity[drawn])
-    ]
+    shares = []
+    for propensity in np.unique(seen.propensity[drawn]).tolist():
+        group = drawn & (seen.propensity == propensity)
+        shares.append(_share(propensity, int(group.sum()), int(seen.explored[group].sum())))
     return Exploration(
-        shares=tuple(
-            _share(
-                float(seen.propensity[group][0]), int(group.sum()), int(seen.explored[group].sum())
-            )
-            for group in groups
-        ),
+        shares=tuple(shares),
         labels=_labelling(seen, labelled),
         unlike=unlike(
             {**seen.signals, "the stop": seen.until.astype(np.float64)},
@@ -335,10 +329,8 @@ def exploration(seen: Seen, labelled: NDArray[np.bool_]) -> Exploration:
 
 def _labelling(seen: Seen, labelled: NDArray[np.bool_]) -> Entry | None:
     arms = [(int(labelled[arm].sum()), int(arm.sum())) for arm in (seen.explored, seen.stood_for)]
-    if not all(size for _, size in arms) or sum(some for some, _ in arms) in (
-        0,
-        sum(n for _, n in arms),
-    ):
+    alike = {0, sum(size for _, size in arms)}  # all labelled, or none
+    if not all(size for _, size in arms) or sum(some for some, _ in arms) in alike:
         return None
     return {"explored": arms[0], "cut": arms[1], "p_value": fisher_p_value(*arms)}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,12 +48,12 @@ def paid_together(reads: CostReads, choosing: CostReads | None) -> CostReads:
     """What whoever reads so much pays for who also chooses among answers; ``None``: nobody chooses."""
     if choosing is None:
         return reads
-    return CostReads(
+    return replace(
+        reads,
         answers=True,
         samples=reads.samples or choosing.samples,
         verdicts=reads.verdicts or choosing.verdicts,
         reranks=reads.reranks or choosing.reranks,
-        until=reads.until,
         at_end=True,
     )
 
@@ -133,12 +132,10 @@ class CostBook:
     def of_fixed(self, name: str) -> NDArray[np.float64] | None:
         """What fixed-1 .. fixed-R cost each question, (n_questions, n_rounds); ``None``: unknown."""
         paid = self.at_stops(CostReads())[name]
-        return None if paid is None else np.take_along_axis(paid, self.fixed_stops - 1, axis=1)
-
-    @cached_property
-    def fixed_stops(self) -> NDArray[np.int16]:
-        """The rounds at which fixed-1 .. fixed-R end each question, (n_questions, n_rounds)."""
-        return fixed_stops(self._traces.last_rounds, self._traces.n_rounds)
+        if paid is None:
+            return None
+        stops = fixed_stops(self._traces.last_rounds, self._traces.n_rounds)
+        return np.take_along_axis(paid, stops - 1, axis=1)
 
     def axis(
         self,

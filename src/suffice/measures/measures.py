@@ -35,12 +35,17 @@ from suffice.measures.seen import Seen, seen_of
 from suffice.measures.shards import Kept, Shard, map_shards, shards_of
 from suffice.scoring import F1_KINDS, METRICS, F1Kind, Metric, MetricName, ScoreName
 from suffice.signals.known_signals import SignalSpec
-from suffice.signals.signal_table import SignalTable, first_stops, specs_for
+from suffice.signals.signal_table import SignalTable, first_stops, signal_table, specs_for
 from suffice.stats.units import numbered_units
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.trace_set import TraceSet, is_veiled
 
 Array = NDArray[np.float64]
+_RETRIEVAL = (RetrievalColumn("precision"), RetrievalColumn("recall"))
+
+
+# what every replay of a large record asks for besides
+_OF_REPLAYS = (UNITS, *_RETRIEVAL, lengths_of("passages"), lengths_of("samples"))
 
 
 class _Columns:
@@ -53,10 +58,8 @@ class _Columns:
         self.executor = executor
         self._relabels = recorded is not None
         self._recorded = traces if recorded is None else recorded
-        self._shards: tuple[bytes, tuple[Shard, ...]] = (
-            b"",
-            (),
-        )  # those of the last questions asked for
+        # those of the questions that were last asked for
+        self._shards: tuple[bytes, tuple[Shard, ...]] = b"", ()
         self.kept: Kept | None = Kept.of(self._recorded)
         self._values: dict[MeasuredColumn, Array] = {}  # (n_rounds or 1, n_questions) each
         self._filled: dict[MeasuredColumn, NDArray[np.bool_]] = {}  # (n_questions,) each
@@ -328,7 +331,13 @@ class Measures:
     @property
     def unit_notes(self) -> list[str]:
         """Where questions are not independent, as how many units they count."""
-        return unit_notes(len(self.units), int(self.units.max(initial=-1)) + 1)
+        questions, units = len(self.units), int(self.units.max(initial=-1)) + 1
+        if questions == units:
+            return []
+        return [
+            f"{questions:,} questions count as {units:,} units: those of one group, or else of one text, "
+            "are averaged and resampled together"
+        ]
 
     @property
     def kept(self) -> Kept | None:
@@ -344,18 +353,9 @@ class Measures:
                 *(self._scored(name, f1_kind) for name in names),
                 LABELLED,
                 *map(SignalColumn, specs),
-                *(self._OF_REPLAYS if self.kept is not None else ()),
+                *(_OF_REPLAYS if self.kept is not None else ()),
             ]
         )
-
-    _OF_REPLAYS = (
-        UNITS,
-        RetrievalColumn("precision"),
-        RetrievalColumn("recall"),
-        lengths_of("passages"),
-        lengths_of("samples"),
-    )
-    """What every replay of a large record asks for besides."""
 
     def scores_throughout(self, who: str, f1_kind: F1Kind = "hotpotqa") -> Outcomes:
         """The scores, for ``who`` compares what stopping after any round scores."""
@@ -378,17 +378,13 @@ class Measures:
         A signal is known by its declaration: its name and what a policy changed of its meaning. Of two
         with one name the last one stands in the table.
         """
-        specs = specs_for(self.traces, signals)
-        columns = self._local([SignalColumn(spec) for spec in specs])
-        return SignalTable(
-            values={spec.name: values for spec, values in zip(specs, columns, strict=True)},
-            exists=self.traces.exists,
-            question_ids=self.traces.question_ids,
+        return signal_table(
+            self.traces, signals, lambda specs: self._local([*map(SignalColumn, specs)])
         )
 
     def retrieval(self) -> RetrievalQuality:
         """Precision and recall of what was retrieved up to each round."""
-        precision, recall = self._local([RetrievalColumn("precision"), RetrievalColumn("recall")])
+        precision, recall = self._local(_RETRIEVAL)
         return RetrievalQuality(precision=precision, recall=recall)
 
     def derived(self, *works: Callable[[TraceSet], Array]) -> list[Array]:
@@ -437,13 +433,3 @@ class Measures:
 
 Traces = TraceSet | Measures | str | Path
 """A record as whoever compares, searches or fits is given it: read, measured, or where it lies."""
-
-
-def unit_notes(questions: int, units: int) -> list[str]:
-    """As how many units so many questions count, where some are of one group or text."""
-    if questions == units:
-        return []
-    return [
-        f"{questions:,} questions count as {units:,} units: those of one group, or else of one text, are "
-        "averaged and resampled together"
-    ]

@@ -208,8 +208,8 @@ def column_name(key: MeasuredColumn) -> str:
         of = f"-{key.f1_kind}" * (key.name == "f1") + "-agreeing" * key.agreeing
         return f"score-{key.name}{of}"
     if isinstance(key, SignalColumn):
-        own = key.spec.own_settings or SIGNALS.get(key.spec.name) != key.spec
-        return "" if own else f"signal-{key.spec.name}"
+        usual = SIGNALS.get(key.spec.name) == key.spec
+        return f"signal-{key.spec.name}" if usual else ""
     return key.name
 
 

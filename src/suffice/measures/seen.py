@@ -143,7 +143,7 @@ class Seen:
         whatever is expected; ``ht``: nothing is; ``self-normalised``: the explored questions' mean is, and
         the spread of the values is that of the ratio.
         """
-        taken = self._taken(values, stops, unseen)
+        taken = self._taken(values, stops, unseen, self.unseen)
         some = np.ones(len(values), bool) if among is None else among
         past, labels = (stops > self.until) & some, self._label_weights(some)
         if (self.stood_for & some).any():  # else explored questions stand for themselves
@@ -163,11 +163,13 @@ class Seen:
         centre = _weighted_mean(self._at_until(values)[some], labels[some])
         return np.asarray(centre + labels * (taken - centre))
 
-    def _taken(self, values: Array, stops: Stops | int, unseen: float | Array) -> Array:
-        """``values`` at these stops as recorded, ``unseen`` where they were not seen."""
+    def _taken(
+        self, values: Array, stops: Stops | int, unseen: float | Array, cut: NDArray[np.bool_]
+    ) -> Array:
+        """Return ``values`` at these stops, ``unseen`` past the end of questions that were ``cut``."""
         there = np.maximum(np.minimum(stops, self.last), 1) - 1
         at = values[np.arange(len(values)), there]
-        return np.where(self.unseen & (stops > self.last), unseen, at)
+        return np.where(cut & (stops > self.last), unseen, at)
 
     def _expected(
         self,
@@ -181,7 +183,8 @@ class Seen:
         expected = self._at_until(values)
         inputs = np.column_stack([expected, self.until, *self.signals.values()])
         for number in np.unique(stops[past]).tolist():
-            further, at = (self.until < number) & some, self._taken(values, number, unseen)
+            further = (self.until < number) & some
+            at = self._taken(values, number, unseen, self.unseen)
             known = (further & (self.weight > 0) & ~np.isnan(at))[further]
             otherwise = inputs[further, 0]
             predicted = predicted_by_others(inputs[further], at[further], known, otherwise)
@@ -215,8 +218,11 @@ class Seen:
 
     def bounds(self, values: Array, stops: Stops, unseen: float | Array) -> Array:
         """``values`` at these stops where they were recorded, else ``unseen``, (n_questions,)."""
-        at = values[np.arange(len(values)), np.maximum(np.minimum(stops, self.last), 1) - 1]
-        return np.where((self.cut & (stops > self.last)), unseen, at)
+        return self._taken(values, stops, unseen, self.cut)
+
+    def _after_every_round(self, values: Array) -> Array:
+        ends = np.maximum(np.minimum(np.arange(1, values.shape[1] + 1), self.last[:, None]), 1)
+        return np.take_along_axis(values, ends.astype(np.intp) - 1, axis=1)
 
     def matrix(
         self,
@@ -228,9 +234,7 @@ class Seen:
     ) -> Array:
         """:meth:`at` for stops after every round, (n_questions, n_rounds)."""
         if not self.cut.any():
-            rounds = np.arange(1, values.shape[1] + 1)
-            ends = np.maximum(np.minimum(rounds, self.last[:, None]), 1)
-            return np.take_along_axis(values, ends.astype(np.intp) - 1, axis=1)
+            return self._after_every_round(values)
         every = np.empty_like(values)
         for number in range(1, values.shape[1] + 1):
             stops = np.full(len(values), number, np.int16)
@@ -251,8 +255,7 @@ class Seen:
         values in [0, 1] a difference of two columns lies within :attr:`reach` of 0.
         """
         rounds = np.arange(1, values.shape[1] + 1)
-        there = np.maximum(np.minimum(rounds, self.last[:, None]), 1)
-        taken = np.take_along_axis(values, there.astype(np.intp) - 1, axis=1)
+        taken = self._after_every_round(values)
         bound = np.broadcast_to(np.asarray(unseen), (len(values),))[:, None]
         taken = np.where(self.unseen[:, None] & (rounds > self.last[:, None]), bound, taken)
         anchor = self._at_until(values)[:, None]

@@ -52,11 +52,6 @@ class Shard:
         none = table.taken(np.arange(0))
         return TraceSet(table=table, closed_book=none, origin=self.origin, known_starts=self.starts)
 
-    @property
-    def place(self) -> str:
-        """Where it lies, for messages."""
-        return f"rows {self.span.start:,} to {self.span.stop - 1:,} of {self.span.file.file}"
-
 
 def shards_of(traces: TraceSet, rows: int = SHARD_ROWS) -> tuple[Shard, ...]:
     """The shards of a record, or of a part of one, that is read when asked for; none of one in memory."""
@@ -75,17 +70,19 @@ def shards_of(traces: TraceSet, rows: int = SHARD_ROWS) -> tuple[Shard, ...]:
         of_span = order[places[order] == place]
         large = span.file.n_bytes / max(span.file.rows, 1)
         size = max(1, min(rows, int(_SHARD_BYTES / max(large, 1e-9))))
-        for questions in np.split(of_span, _cuts(lengths[of_span], size)):
+        before = np.cumsum(lengths[of_span]) - lengths[of_span]
+        runs = np.flatnonzero(np.diff(before // size)) + 1  # of about ``size`` rows
+        for questions in np.split(of_span, runs):
             if not len(questions):
                 continue
             begins = np.append(0, np.cumsum(lengths[questions]))
             gaps = np.repeat(starts[questions] - begins[:-1], lengths[questions])
             chosen = table.rows[np.arange(begins[-1]) + gaps]
             low, high = int(chosen.min()), int(chosen.max()) + 1
-            before = int(ends[place]) - span.rows - span.start
+            shift = int(ends[place]) - span.rows - span.start
             shards.append(
                 Shard(
-                    span=Span(span.file, low - before, high - before),
+                    span=Span(span.file, low - shift, high - shift),
                     rows=chosen - low,
                     starts=begins,
                     questions=questions,
@@ -94,12 +91,6 @@ def shards_of(traces: TraceSet, rows: int = SHARD_ROWS) -> tuple[Shard, ...]:
             )
     read = sum(shard.span.rows for shard in shards)
     return tuple(shards) if read <= 2 * sum(span.rows for span in table.spans) else ()
-
-
-def _cuts(lengths: NDArray[np.int64], size: int) -> NDArray[np.intp]:
-    """Where runs of questions of about ``size`` rows end."""
-    before = np.cumsum(lengths) - lengths
-    return np.flatnonzero(np.diff(before // size)) + 1
 
 
 class Workers(Executor):
@@ -154,9 +145,10 @@ def map_shards(
             yield shard, given
     except BrokenExecutor as error:
         executor.shutdown(wait=False, cancel_futures=True)
+        span = shard.span
         raise BackendError(
-            f"a worker died over {shard.place} or a shard after it ({error}): killed, or out of memory; type "
-            "--workers 1, which needs the least"
+            f"a worker died over rows {span.start:,} to {span.stop - 1:,} of {span.file.file} or a shard "
+            f"after it ({error}): killed, or out of memory; type --workers 1, which needs the least"
         ) from error
     finally:
         for _, future in waiting:

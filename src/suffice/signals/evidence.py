@@ -150,14 +150,11 @@ def answer_in_evidence_published(rounds: RoundColumns) -> Array:
     """Answer in evidence as the published code computes it (paper 0; published)."""
     answers = rounds.once(published_forms)
     wanted = (answers.codes != NONE) & (answers.codes != answers.code_of(""))
-    passages = rounds.once(_read).texts.mapped(_joined_as_published)
+    said = rounds.once(_read).texts.mapped(as_published)
+    passages = said.mapped(
+        lambda forms: pc.if_else(pc.equal(forms, ""), "", _around(forms, "", " "))
+    )
     return _found(rounds, answers, wanted, passages)
-
-
-def _joined_as_published(texts: pa.Array) -> pa.Array:
-    """A blank behind each form that is not empty."""
-    forms = as_published(texts)
-    return pc.if_else(pc.equal(forms, ""), "", _around(forms, "", " "))
 
 
 def _around(texts: pa.Array, before: str, behind: str) -> pa.Array:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field, fields
 from functools import cache, partial
 from importlib import import_module
+from operator import getitem
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from suffice.contracts import Absence, Charge
@@ -99,14 +100,11 @@ class SignalSpec:
         return GrowingRecord(view, [self]).computed(self)
 
     def __reduce__(self) -> tuple[Callable[..., SignalSpec], tuple[Any, ...]]:
-        """For another process: a signal with a fixed name by that name, others without their absences."""
-        return _restored, (self.name, self._own())
-
-    def _own(self) -> dict[str, Any] | None:
+        """Pickle a signal with a fixed name by that name, another one without its absences."""
         if SIGNALS.get(self.name) == self:
-            return None
-        kept = {one.name: getattr(self, one.name) for one in fields(self)}
-        return kept | {"undefined": (), "asking": None}
+            return getitem, (SIGNALS, self.name)
+        state = {one.name: getattr(self, one.name) for one in fields(self)}
+        return partial(SignalSpec, **state | {"undefined": (), "asking": None}), ()
 
     @property
     def asks(self) -> str:
@@ -133,10 +131,6 @@ class SignalSpec:
 
 
 share: partial[SignalSpec] = partial(SignalSpec, low=0.0, high=1.0)  # a signal from 0 to 1
-
-
-def _restored(name: str, own: dict[str, Any] | None) -> SignalSpec:
-    return SIGNALS[name] if own is None else SignalSpec(**own)
 
 
 def given_by(signal: SignalSpec) -> SignalSpec:

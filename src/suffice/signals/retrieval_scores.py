@@ -19,7 +19,7 @@ from suffice.signals.columns.arrays import by_length, ranges, segment_means
 from suffice.signals.columns.rounds import RoundColumns, listings, unrecorded_so_far
 from suffice.signals.evidence import seen_passages
 from suffice.signals.known_signals import RERANKS, SignalSpec
-from suffice.trace.rounds.records import LoopView, Passage, Round
+from suffice.trace.rounds.records import LoopView, Passage
 
 if TYPE_CHECKING:
     from suffice.trace.rounds.trace_set import TraceSet
@@ -192,12 +192,10 @@ def rerank_passages(
     calls: dict[int, int] = {}
     passages = row = 0
     for number, views in enumerate(traces.views(["passages"]), start=1):
-        rounds = views[-1].rounds
-        unscored = _unscored(rounds)
-        fresh = _scores(views[-1].question, unscored, reranker) if unscored else {}
+        fresh = _new_scores(views[-1], reranker)
         passages += len(fresh)
         seen: set[str] = set()
-        for round_ in rounds:
+        for round_ in views[-1].rounds:
             new = {p.id for p in round_.passages or () if p.rerank_score is None and p.id in fresh}
             if new:
                 scores[row] = tuple(
@@ -214,24 +212,17 @@ def rerank_passages(
     return Reranking(by_row=scores, calls=calls, passages=passages)
 
 
-def _unscored(rounds: tuple[Round, ...]) -> dict[str, Passage]:
-    passages: dict[str, Passage] = {}
-    for passage in chain.from_iterable(shown.passages or () for shown in rounds):
+def _new_scores(view: LoopView, reranker: Reranker) -> dict[str, float]:
+    unscored: dict[str, Passage] = {}
+    for passage in chain.from_iterable(held.passages or () for held in view.rounds):
         if passage.rerank_score is None and (passage.title or passage.text):
-            passages.setdefault(passage.id, passage)
-    return passages
-
-
-def _scores(
-    question: str, passages: Mapping[str, Passage], reranker: Reranker
-) -> Mapping[str, float]:
-    ranked = reranker.rerank(question, tuple(passages.values()))
-    scores = {
-        passage.id: passage.rerank_score for passage in ranked if passage.rerank_score is not None
-    }
-    missing = [name for name in passages if name not in scores]
-    if missing:
-        raise BackendError(f"the reranker gave no score for passage {missing[0]!r} of {question!r}")
+            unscored.setdefault(passage.id, passage)
+    ranked = reranker.rerank(view.question, tuple(unscored.values())) if unscored else ()
+    scores = {p.id: p.rerank_score for p in ranked if p.rerank_score is not None}
+    if missing := [name for name in unscored if name not in scores]:
+        raise BackendError(
+            f"the reranker gave no score for passage {missing[0]!r} of {view.question!r}"
+        )
     return scores
 
 

@@ -228,25 +228,23 @@ TOP_CLUSTER_CONFIDENCE = sample_signal(
 
 def entropy_signal(by: Clustering) -> SignalSpec:
     """``normalized_entropy`` over these clusters."""
-    return _over(NORMALIZED_ENTROPY, by, normalized_entropy)
+    return _over(NORMALIZED_ENTROPY, by)
 
 
 def top_cluster_signal(by: Clustering) -> SignalSpec:
     """``top_cluster_confidence`` over these clusters."""
-    return _over(TOP_CLUSTER_CONFIDENCE, by, top_cluster_confidence)
+    return _over(TOP_CLUSTER_CONFIDENCE, by)
 
 
-def _over(
-    usual: SignalSpec, by: Clustering, columns: Callable[..., NDArray[np.float64]]
-) -> SignalSpec:
+def _over(usual: SignalSpec, by: Clustering) -> SignalSpec:
     if by not in CLUSTERINGS:
         raise UsageError(f"no clusters by {by!r}; allowed: {', '.join(CLUSTERINGS)}")
-    if by == "string":
+    if by == "string" or usual.columns is None:
         return usual
     return replace(
         usual,
         needs=("samples", "sample_clusters"),
-        columns=WithSettings(columns, (by,)),
+        columns=WithSettings(usual.columns, (by,)),
         instead="clusters by string",
         own_settings=True,
     )

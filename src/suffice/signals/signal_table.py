@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,7 +28,7 @@ from suffice.signals.known_signals import (
 from suffice.trace.parquet import to_cells
 from suffice.trace.rounds.records import POLICY_STOP, LoopView, Round
 from suffice.trace.rounds.schema import ROUND_COLUMNS, SCHEMA
-from suffice.trace.rounds.trace_set import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet, is_veiled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,9 +91,7 @@ def remedy(spec: SignalSpec) -> str:
 
 def is_stored(spec: SignalSpec, traces: TraceSet) -> bool:
     """Whether the record holds values of the signal as the policy means it."""
-    if spec.own_settings:
-        return False
-    return spec.name in traces.signal_names
+    return not spec.own_settings and spec.name in traces.signal_names
 
 
 def lack(spec: SignalSpec, traces: TraceSet) -> Lack | None:
@@ -105,8 +103,6 @@ def lack(spec: SignalSpec, traces: TraceSet) -> Lack | None:
     columns = tuple(column for column in spec.needs if not traces.has(column))
     if columns or spec.recorded_only:
         return Lack(spec=spec, columns=columns, source=traces.origin.source)
-    from suffice.trace.rounds.trace_set import is_veiled
-
     if is_veiled(traces.origin.run) and (spec.answers or _TEXTS & {*spec.needs, *spec.reads}):
         return Lack(
             spec=spec,
@@ -341,10 +337,14 @@ class GrowingRecord:
         return pa.Table.from_pylist([numbered | to_cells(held, self._columns)], self._schema)
 
 
-def signal_table(traces: TraceSet, signals: Iterable[str | SignalSpec]) -> SignalTable:
-    """Read stored signals and compute the missing ones, in one pass over the record."""
+def signal_table(
+    traces: TraceSet,
+    signals: Iterable[str | SignalSpec],
+    columns_of: Callable[[Sequence[SignalSpec]], Sequence[NDArray[np.float64]]] | None = None,
+) -> SignalTable:
+    """Return these signals of a record, stored ones as they are; ``columns_of`` measures them."""
     specs = specs_for(traces, signals)
-    columns = signal_columns(traces, specs)
+    columns = signal_columns(traces, specs) if columns_of is None else columns_of(specs)
     return SignalTable(
         values={spec.name: values for spec, values in zip(specs, columns, strict=True)},
         exists=traces.exists,
@@ -371,21 +371,32 @@ def declared(name: str, traces: TraceSet, *, also: Iterable[str] = ()) -> Signal
 
 
 def signal_columns(traces: TraceSet, specs: Sequence[SignalSpec]) -> list[NDArray[np.float64]]:
-    """Each signal in every recorded round, stored or computed, (n_questions, n_rounds) round-major."""
-    values: dict[int, NDArray[np.float64]] = {}
-    to_compute: dict[int, NDArray[np.bool_]] = {}
+    """Return each signal in every recorded round, stored or computed, (n_questions, n_rounds)."""
+    rounds = RoundColumns(traces)
+    unknown = np.full((traces.n_rounds, traces.n_questions), math.nan).T
+    nowhere = np.zeros((traces.n_questions, traces.n_rounds), bool)
+    read = [
+        traces.stored_signal(spec.name) if is_stored(spec, traces) else (unknown, nowhere)
+        for spec in specs
+    ]
+    absent = [traces.exists & ~stored for _, stored in read]
+    values = [recorded for recorded, _ in read]
+    computed: dict[int, NDArray[np.float64]] = {}
+    by_round = []
     for number, spec in enumerate(specs):
-        stored = np.zeros((traces.n_questions, traces.n_rounds), bool)
-        values[number] = np.full((traces.n_rounds, traces.n_questions), math.nan).T
-        if is_stored(spec, traces):
-            values[number], stored = traces.stored_signal(spec.name)
-        absent = traces.exists & ~stored
-        if not spec.recorded_only and absent.any():
-            to_compute[number] = absent
-    computed = _compute(traces, [specs[number] for number in to_compute])
-    for (number, absent), column in zip(to_compute.items(), computed, strict=True):
-        values[number] = np.where(absent.T, column.T, values[number].T).T
-    return [values[number] for number in range(len(specs))]
+        if spec.recorded_only or not absent[number].any():
+            continue
+        if spec.columns is None:
+            by_round.append(number)
+            continue
+        column = spec.columns(rounds)
+        if spec.answers and given_by(spec) is spec:
+            column = np.where(rounds.answered, column, math.nan)
+        computed[number] = traces.dense(column)
+    computed |= zip(by_round, _round_by_round(traces, [specs[i] for i in by_round]), strict=True)
+    for number, column in computed.items():
+        values[number] = np.where(absent[number].T, column.T, values[number].T).T
+    return values
 
 
 def answer_votes(traces: TraceSet) -> NDArray[np.float64]:
@@ -403,21 +414,6 @@ def read_columns(specs: Iterable[SignalSpec]) -> list[str]:
     """Columns of a trace that these signals are computed of, those it may lack included."""
     read = {column for spec in specs for column in (*spec.needs, *spec.reads)}
     return sorted(read | {"passages"})
-
-
-def _compute(traces: TraceSet, specs: Sequence[SignalSpec]) -> list[NDArray[np.float64]]:
-    """Each signal in every recorded round, dense."""
-    rounds = RoundColumns(traces)
-    values = {}
-    for number, spec in enumerate(specs):
-        if spec.columns is not None:
-            column = spec.columns(rounds)
-            if spec.answers and given_by(spec) is spec:
-                column = np.where(rounds.answered, column, math.nan)
-            values[number] = traces.dense(column)
-    by_round = [number for number in range(len(specs)) if number not in values]
-    values |= zip(by_round, _round_by_round(traces, [specs[i] for i in by_round]), strict=True)
-    return [values[number] for number in range(len(specs))]
 
 
 def _round_by_round(traces: TraceSet, specs: Sequence[SignalSpec]) -> list[NDArray[np.float64]]:

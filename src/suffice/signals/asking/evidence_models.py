@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -11,13 +12,7 @@ from numpy.typing import NDArray
 
 from suffice.contracts import Encoder, Entailment
 from suffice.errors import BackendError
-from suffice.signals.asking.whole_record import (
-    KeptEncoder,
-    KeptEntailment,
-    Measured,
-    asking_rounds,
-    completed,
-)
+from suffice.signals.asking.whole_record import KeptEncoder, KeptEntailment, Measured, asking_rounds
 from suffice.signals.evidence import NO_ANSWER, PASSAGES_UNKNOWN, TEXT_UNKNOWN, one_line, seen_texts
 from suffice.signals.known_signals import UNDEFINED, share
 from suffice.trace.rounds.records import LoopView, Round
@@ -78,7 +73,10 @@ def evidence_signals(view: LoopView, encoder: Encoder) -> dict[str, float]:
 
 def with_evidence(view: LoopView, encoder: Encoder) -> Round:
     """The view's last round with the three signals among its own; values it has are kept."""
-    return completed(view, EVIDENCE_SIGNALS, lambda at: evidence_signals(at, encoder))
+    finished = view.current
+    if finished.signals.keys() >= set(EVIDENCE_SIGNALS):
+        return finished
+    return replace(finished, signals={**evidence_signals(view, encoder), **finished.signals})
 
 
 def statement(question: str, answer: str) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from suffice.contracts import Absence, ChatModel, GenerationRequest, Message
-from suffice.signals.asking.whole_record import Asking, Replies, asking_rounds, column_values
+from suffice.signals.asking.whole_record import Replies, asking_rounds, column_values
 from suffice.signals.evidence import (
     NO_ANSWER,
     PASSAGES_UNKNOWN,
@@ -62,24 +62,6 @@ def judge_tokens(usage: Usage, name: str) -> int | None:
     """One of :data:`JUDGE_TOKENS` of a usage: 0 where no judge was asked, ``None`` where it is unknown."""
     tokens: int | None = getattr(usage, name)
     return tokens if usage.judge_calls else tokens or 0
-
-
-def asking_verdicts(
-    signal: str, rate: Callable[[LoopView, ChatModel], Rating], *, name: str, who: str
-) -> Asking:
-    """A chat model (``--llm``) rates every round for one signal, and its calls are charged as verdicts."""
-    return asking_rounds(
-        name,
-        "--llm",
-        who,
-        "judged",
-        rate,
-        called=lambda verdict: bool(verdict.usage.judge_calls),
-        values=lambda verdict: {signal: verdict.value},
-        columns=_charged,
-        summary=_summary,
-        line="the {who} rated {rated} rounds in {calls} calls; {undefined} undefined, {failed} failed",
-    )
 
 
 def _charged(traces: TraceSet, judging: Replies[Rating]) -> Mapping[str, list[Any]]:
@@ -218,7 +200,18 @@ def judged(view: LoopView, model: ChatModel) -> Round:
     )
 
 
-JUDGING = asking_verdicts("judge_support", judge_support, name="judge", who="judge")
+JUDGING = asking_rounds(
+    "judge",
+    "--llm",
+    "judge",
+    "judged",
+    judge_support,
+    called=lambda verdict: bool(verdict.usage.judge_calls),
+    values=lambda verdict: {"judge_support": verdict.value},
+    columns=_charged,
+    summary=_summary,
+    line="the {who} rated {rated} rounds in {calls} calls; {undefined} undefined, {failed} failed",
+)
 JUDGE_SUPPORT = SignalSpec(
     name="judge_support",
     summary="a judge's rating of how well the passages support the answer, 1 to 5",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from suffice.concurrency import side_by_side, width_of
 from suffice.contracts import Encoder, Entailment
 from suffice.errors import BackendError
-from suffice.trace.rounds.records import LoopView, Round
+from suffice.trace.rounds.records import LoopView
 
 if TYPE_CHECKING:
     from suffice.trace.rounds.trace_set import TraceSet
@@ -36,23 +37,21 @@ class _Kept(Generic[_Key, _Value]):
     def of(
         self, keys: Sequence[_Key], compute: Callable[[Sequence[_Key]], Sequence[_Value]]
     ) -> Mapping[_Key, _Value]:
-        """The value of every key; those not kept are computed in one call, without the lock held."""
-        values_of: dict[_Key, _Value] = {}
+        """Return the value of every key; one call computes those not kept, without the lock held."""
         with self._lock:
-            for key in keys:
-                if key in self._values:
-                    self._values.move_to_end(key)
-                    values_of[key] = self._values[key]
+            values_of = {key: self._values[key] for key in keys if key in self._values}
         new = [key for key in dict.fromkeys(keys) if key not in values_of]
         if new:
             values = compute(new)
             if len(values) != len(new):
                 raise BackendError(f"asked about {len(new)} texts, got {len(values)} values")
             values_of.update(zip(new, values, strict=True))
-            with self._lock:
-                self._values.update((key, values_of[key]) for key in new)
-                while len(self._values) > self._most:
-                    self._values.popitem(last=False)
+        with self._lock:
+            for key, value in values_of.items():
+                self._values[key] = value
+                self._values.move_to_end(key)
+            while len(self._values) > self._most:
+                self._values.popitem(last=False)
         return values_of
 
 
@@ -190,25 +189,13 @@ def asking_rounds(
     return Asking(name=name, option=option, who=who, ask=ask, **told)
 
 
-def completed(
-    view: LoopView, names: Collection[str], measure: Callable[[LoopView], Measured]
-) -> Round:
-    """The view's last round with these signals among its own; values it has are kept."""
-    finished = view.current
-    if finished.signals.keys() >= set(names):
-        return finished
-    return replace(finished, signals={**measure(view), **finished.signals})
-
-
 def _questions(
     traces: TraceSet, wanted: NDArray[np.bool_], columns: tuple[str, ...]
 ) -> Iterator[_Rounds]:
     """For each question with a wanted round: (row, view) of these rounds."""
-    row = 0
+    rows = count()
     for views in traces.views(columns):
-        rows = range(row, row + len(views))
-        row += len(views)
-        chosen = tuple((r, view) for r, view in zip(rows, views, strict=True) if wanted[r])
+        chosen = tuple((row, view) for view, row in zip(views, rows, strict=False) if wanted[row])
         if chosen:
             yield chosen
 

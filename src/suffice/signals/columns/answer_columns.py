@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.scoring import SPECIAL, F1Kind, ScoreName, answer_form, normalize_answer
-from suffice.signals.columns.arrays import NONE, Codes, Ragged, Texts, by_text, ranges
+from suffice.signals.columns.arrays import NONE, Ragged, Texts, by_text, ranges
 
 _PUNCTUATION = string.punctuation.encode()
 _ARTICLES = ("", "a", "an", "the")
@@ -180,67 +180,44 @@ class ScoredAnswers:
         begin, end = gold.offsets[asked], gold.offsets[asked + 1]
         counts = end - begin
         self._starts = np.cumsum(counts) - counts  # of each answer's pairs
+        answer, golden = np.repeat(code, counts), gold.texts.codes[ranges(begin, end)]
+        golden = golden + len(answers.distinct)
         both = [answers.distinct, gold.texts.distinct.cast(answers.distinct.type)]
-        self._pairs = _Pairs.of(
-            np.repeat(code, counts),
-            gold.texts.codes[ranges(begin, end)] + len(answers.distinct),
-            normal_forms(pa.concat_arrays(both)),
-        )
+        self._forms = normal_forms(pa.concat_arrays(both))
+        coded = Texts.of(self._forms).codes
+        self._same = coded[answer] == coded[golden]
+        rows = np.flatnonzero(~self._same)
+        keys = answer[rows] * len(self._forms) + golden[rows]
+        _, place, other = np.unique(keys, return_index=True, return_inverse=True)
+        said = pc.greater(pc.binary_length(self._forms), 0).to_numpy(zero_copy_only=False)
+        self._said = self._same & said[golden]
+        self._other = other.reshape(-1)  # of the distinct pairs that are not equal
+        self._answer, self._gold = answer[rows[place]], golden[rows[place]]
 
     def score(self, name: ScoreName, f1_kind: F1Kind = "hotpotqa") -> Array:
-        """One of the scores, (n,)."""
-        best = self._pairs.score(name, f1_kind)
+        """Return one of the scores, (n,)."""
+        best = self._of_pairs(name, f1_kind)
         if len(best) > len(self._starts):
             best = np.maximum.reduceat(best, self._starts)
         scores = np.full(self._n, np.nan)
         scores[self._rows] = best[self._of_row]
         return scores
 
-
-@dataclass(frozen=True, eq=False)
-class _Pairs:
-    """Pairs of an answer and a gold answer, positions in their normal ``forms``."""
-
-    same: NDArray[np.bool_]
-    said: NDArray[np.bool_]
-    other: NDArray[np.int64]
-    answer: Codes
-    gold: Codes
-    forms: pa.Array
-
-    @classmethod
-    def of(cls, answer: Codes, gold: Codes, forms: pa.Array) -> _Pairs:
-        coded = Texts.of(forms).codes
-        same = coded[answer] == coded[gold]
-        rows = np.flatnonzero(~same)
-        keys = answer[rows] * len(forms) + gold[rows]
-        _, place, other = np.unique(keys, return_index=True, return_inverse=True)
-        place = rows[place]
-        said = pc.greater(pc.binary_length(forms), 0).to_numpy(zero_copy_only=False)
-        return cls(same, same & said[gold], other.reshape(-1), answer[place], gold[place], forms)
-
-    def score(self, name: ScoreName, f1_kind: F1Kind) -> Array:
-        """(n_pairs,)"""
+    def _of_pairs(self, name: ScoreName, f1_kind: F1Kind) -> Array:
         if name == "em":
-            return self.same.astype(np.float64)
-        scores = self.said.astype(np.float64)
+            return self._same.astype(np.float64)
         if name == "acc":
-            of_others = contained(self.forms, self.gold, self.answer).astype(np.float64)
+            of_others = contained(self._forms, self._gold, self._answer).astype(np.float64)
         else:
             of_others = self._f1
         if name == "f1" and f1_kind == "hotpotqa":
-            of_others = np.where(self._special, 0.0, of_others)
-        scores[~self.same] = of_others[self.other]
+            special = pc.is_in(self._forms, pa.array(sorted(SPECIAL), self._forms.type))
+            of_forms = special.to_numpy(zero_copy_only=False)
+            of_others = np.where(of_forms[self._answer] | of_forms[self._gold], 0.0, of_others)
+        scores = self._said.astype(np.float64)
+        scores[~self._same] = of_others[self._other]
         return scores
 
     @cached_property
     def _f1(self) -> Array:
-        return f1_of_pairs(self.forms, self.answer, self.gold)
-
-    @cached_property
-    def _special(self) -> NDArray[np.bool_]:
-        """Where either is yes, no or noanswer."""
-        special = pc.is_in(self.forms, pa.array(sorted(SPECIAL), self.forms.type))
-        of_forms = special.to_numpy(zero_copy_only=False)
-        either: NDArray[np.bool_] = of_forms[self.answer] | of_forms[self.gold]
-        return either
+        return f1_of_pairs(self._forms, self._answer, self._gold)

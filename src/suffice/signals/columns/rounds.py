@@ -91,19 +91,18 @@ class RoundColumns:
 
     def lists(self, column: str) -> Ragged:
         """A column of lists; nothing but nulls where it is not there."""
-        if column not in self._lists:
-            self._lists[column] = self._ragged(column)
-        return self._lists[column]
-
-    def _ragged(self, column: str) -> Ragged:
-        """Lists, of whose structs only those fields are read that are asked for, if the record allows it."""
         table = self.traces.table
-        if not isinstance(table, LazyTable) or column not in table.column_names:
-            return Ragged.of(self._cells(column))
-        return Ragged.reading(
-            lambda field: table.column(column, (field,) if field else ()),
-            "".join(table.slimmest(column)),
-        )
+        if column in self._lists:
+            return self._lists[column]
+        if isinstance(table, LazyTable) and column in table.column_names:
+            lists = Ragged.reading(  # only the fields that are asked for
+                lambda field: table.column(column, (field,) if field else ()),
+                "".join(table.slimmest(column)),
+            )
+        else:
+            lists = Ragged.of(self._cells(column))
+        self._lists[column] = lists
+        return lists
 
     def numbers(self, column: str) -> NDArray[np.float64]:
         """A column of numbers as float64, (n_rows,); NaN for a null, and where it is not there."""
