@@ -25,39 +25,42 @@ MAX_COMPARED = 1_000  # letters of an answer that are compared letter by letter
 
 
 def published_normalizer(text: str) -> str:
-    """The published code's normaliser: articles go before punctuation, so "A-ha" becomes "ha"."""
+    """Normalize as the published code: remove articles before punctuation ("A-ha" becomes "ha")."""
     text = _ARTICLES.sub(" ", text.lower())
     return " ".join(text.translate(_DELETE_PUNCTUATION).split())
 
 
 def as_published(texts: pa.Array) -> pa.Array:
-    """:func:`published_normalizer` of every text, for :meth:`Texts.mapped`."""
+    """Apply :func:`published_normalizer` to every text, for :meth:`Texts.mapped`."""
     return without_articles(texts, published_normalizer, articles_first=True)
 
 
 def forms(rounds: RoundColumns) -> Texts:
-    """The answers in the form by which they are compared."""
+    """Return the answers in the normal form by which they are compared."""
     return rounds.texts("answer").mapped(answer_forms)
 
 
 def published_forms(rounds: RoundColumns) -> Texts:
-    """The answers as the published code normalises them."""
+    """Return the answers as the published code normalizes them."""
     return rounds.texts("answer").mapped(as_published)
 
 
 # --- equal answers -----------------------------------------------------------------------------------
 def answer_stable(rounds: RoundColumns) -> Array:
-    """1.0 where the normalised answer equals the previous round's, else 0.0 (paper 0, Eq. 1; corrected)."""
+    """Return 1.0 where the answer equals the previous one, else 0.0 (paper 0, Eq. 1; corrected).
+
+    NaN in round 1 and where the round added no new passage, because the answer repeats trivially there.
+    """
     return np.where(rounds.once(added_nothing), np.nan, answer_repeats(rounds))
 
 
 def answer_repeats(rounds: RoundColumns) -> Array:
-    """1.0 where the normalised answer equals the previous round's, whatever the round read, else 0.0."""
+    """Return 1.0 where the answer equals the previous one, else 0.0, with or without new passages."""
     return _equal_to_previous(rounds, rounds.once(forms))
 
 
 def answer_stable_published(rounds: RoundColumns) -> Array:
-    """Stability as the published code computes it (paper 0; published)."""
+    """Return answer stability as the published code computes it, 0.0 or 1.0 (paper 0; published)."""
     return _equal_to_previous(rounds, rounds.once(published_forms))
 
 
@@ -68,13 +71,13 @@ def _equal_to_previous(rounds: RoundColumns, answers: Texts) -> Array:
 
 # --- similar answers ---------------------------------------------------------------------------------
 def answer_similarity_f1(rounds: RoundColumns) -> Array:
-    """Plain token F1 of the normalised answers of this round and the previous one, in [0, 1]."""
+    """Return the token F1 of this answer and the previous one, in [0, 1]; high: they agree."""
     pairs, answers = rounds.once(_pairs), rounds.once(forms)
     return pairs.of_rows(f1_of_pairs(answers.distinct, pairs.current, pairs.previous))
 
 
 def answer_similarity_seq(rounds: RoundColumns) -> Array:
-    """Ratio of matching characters (difflib's) of the normalised answers, previous first, in [0, 1]."""
+    """Return the share of matching characters of both answers, in [0, 1]; high: they agree."""
     pairs, answers = rounds.once(_pairs), rounds.once(forms)
     empty = answers.code_of("")
     same, some = pairs.current == pairs.previous, pairs.current != empty
@@ -90,14 +93,14 @@ def answer_similarity_seq(rounds: RoundColumns) -> Array:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pairs:
-    """The different pairs of an answer's form and the previous one's that similarity is measured of."""
+    """Hold the distinct pairs of an answer and the previous answer."""
 
     previous: Codes
     current: Codes
     of_row: Codes
 
     def of_rows(self, values: Array) -> Array:
-        """What is known of pairs, of every row; NaN where it has none."""
+        """Return each row's value from the values of pairs; NaN for a row without a pair."""
         return np.append(values, np.nan)[self.of_row]
 
 
@@ -114,9 +117,9 @@ def _pairs(rounds: RoundColumns) -> _Pairs:
 
 
 def matching_characters(one: str, other: str) -> float:
-    """Their ratio as ``difflib`` defines it, to which their order matters, in [0, 1].
+    """Return ``difflib``'s ratio of two texts, in [0, 1]; it depends on their order.
 
-    Of either text the first 1,000 letters are read: the time may grow with the cube of the length.
+    It reads the first 1,000 letters of each text, because the time may grow with the cube of the length.
     """
     texts = one[:MAX_COMPARED], other[:MAX_COMPARED]
     return difflib.SequenceMatcher(None, *texts, autojunk=False).ratio()
@@ -124,7 +127,7 @@ def matching_characters(one: str, other: str) -> float:
 
 # --- declared ----------------------------------------------------------------------------------------
 def no_new_passage(current: Round, earlier: tuple[Round, ...]) -> bool:
-    """Whether passages were recorded and none of them is new by id."""
+    """Say whether the round recorded passages and none of them is new by id."""
     if current.passages is None:
         return False
     seen = {passage.id for round_ in earlier for passage in round_.passages or ()}

@@ -39,7 +39,7 @@ RERANKS = Charge("rerank_calls")
 
 
 def unrecorded(column: str, what: str, remedy: str = "") -> Absence:
-    """The round does not carry a column: ``what`` was not recorded."""
+    """Describe the case that ``what`` is undefined because the round lacks a column."""
     return Absence(
         f"{what} not recorded",
         lambda view: getattr(view.current, column) is None,
@@ -54,19 +54,19 @@ Columns = Callable[["RoundColumns"], "NDArray[np.float64]"]
 
 @dataclass(frozen=True, slots=True)
 class WithSettings:
-    """:data:`Columns` of a function that takes settings; equal where function and settings are."""
+    """Bind settings to a function of :data:`Columns`; equal functions and settings compare equal."""
 
     function: Callable[..., NDArray[np.float64]]
     settings: tuple[Hashable, ...]
 
     def __call__(self, rounds: RoundColumns) -> NDArray[np.float64]:
-        """The values of every row."""
+        """Return the values of every row."""
         return self.function(rounds, *self.settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalSpec:
-    """A signal's declaration."""
+    """Declare a signal: its name and meaning, what it needs, its range, and how it is computed."""
 
     name: str
     summary: str
@@ -92,7 +92,7 @@ class SignalSpec:
             raise UsageError(f"signal {self.name!r} has two definitions; give columns or compute")
 
     def __call__(self, view: LoopView) -> float:
-        """The value at the view's last round; NaN when undefined or only recorded."""
+        """Return the value at the last round; NaN if it is undefined or only recorded."""
         if self.columns is None:
             return UNDEFINED if self.compute is None else self.compute(view)
         from suffice.signals.signal_table import GrowingRecord
@@ -108,17 +108,17 @@ class SignalSpec:
 
     @property
     def asks(self) -> str:
-        """The option of ``suffice signals`` that names the model it needs; empty: none does."""
+        """Return the option of ``suffice signals`` for the model that it needs; empty if none."""
         return "" if self.asking is None else self.asking.option
 
     @property
     def recorded_only(self) -> bool:
-        """Whether computing it asks a model, so that it is only read from a record."""
+        """Say whether only a model, loop or policy gives it, so that it is read from a record."""
         return self.compute is None and self.columns is None
 
     @property
     def absences(self) -> tuple[Absence, ...]:
-        """All cases in which it is undefined: that nobody recorded it first, where nothing computes it."""
+        """Return all cases in which it is undefined, in the order of checking."""
         if not self.recorded_only:
             return self.undefined
         nobody_recorded = Absence(
@@ -134,7 +134,7 @@ share: partial[SignalSpec] = partial(SignalSpec, low=0.0, high=1.0)  # a signal 
 
 
 def given_by(signal: SignalSpec) -> SignalSpec:
-    """What a loop or a record must give for it: the signal that it is made of, else itself."""
+    """Return the signal that a loop must give: the one that a derived signal is made of, else itself."""
     return signal if signal.of is None else signal.of
 
 
@@ -149,15 +149,15 @@ _NOT_ASKED = Absence(
 
 
 def unanswered(signal: SignalSpec, view: LoopView) -> bool:
-    """Whether the signal reads the answer of a round in which the loop was not asked for one.
+    """Say whether the signal reads an answer that the loop was not asked for in this round.
 
-    One made of another signal reads that one's values, which may be recorded all the same.
+    A derived signal is never unanswered: the values of the signal it is made of may be recorded.
     """
     return signal.answers and given_by(signal) is signal and _NOT_ASKED.holds(view)
 
 
 def why_undefined(signal: SignalSpec, view: LoopView) -> Absence | None:
-    """The case at the last round of a view where the signal is undefined; ``None``: none is known."""
+    """Return why the signal is undefined at the last round; ``None`` if no case is known."""
     of = given_by(signal)
     if unanswered(of, view) and (of is signal or of.name not in view.current.signals):
         return _NOT_ASKED
@@ -168,7 +168,7 @@ def why_undefined(signal: SignalSpec, view: LoopView) -> Absence | None:
 
 
 def undefined_in_words(signal: SignalSpec, view: LoopView) -> str:
-    """``undefined``, and in brackets why, for a decision's reason."""
+    """Return ``undefined`` with the reason in brackets, for a decision's reason."""
     absence = why_undefined(signal, view) if view.rounds else None
     return "undefined" if absence is None else f"undefined ({absence.why})"
 
@@ -234,7 +234,7 @@ Function = Callable[[str, Sequence[Round]], "float | None"]
 
 @dataclass(frozen=True, slots=True)
 class _OfPrefix:
-    """A user's function at the last round of a view."""
+    """Call a user's function at the last round of a view."""
 
     function: Function
 
@@ -295,22 +295,22 @@ def _declared(declared: Mapping[str, Any], function: Function) -> SignalSpec:
 
 @cache
 def computed_signals() -> tuple[SignalSpec, ...]:
-    """Those that a record gives without asking a model."""
+    """Return the signals that a record gives without asking a model."""
     return tuple(spec for spec in SIGNALS.values() if not spec.recorded_only)
 
 
 def askings() -> tuple[Asking, ...]:
-    """How models are asked for signals, one for each way, in the order of the signals."""
+    """Return the ways to ask models for signals, in the order of the signals."""
     return tuple(dict.fromkeys(spec.asking for spec in SIGNALS.values() if spec.asking is not None))
 
 
 def asked_by(asking: Asking) -> tuple[str, ...]:
-    """Names of the signals that this asking gives, or that are computed of what it gives."""
+    """Return the names of the signals that this model call gives."""
     return tuple(name for name, spec in SIGNALS.items() if spec.asking == asking)
 
 
 def is_usual(spec: SignalSpec) -> bool:
-    """Whether the signal means what its name says by default, without a policy's own settings."""
+    """Say whether the signal has its default meaning, without a policy's own settings."""
     return SIGNALS.get(spec.name, spec) == spec
 
 
@@ -322,14 +322,14 @@ _OWN_RECORDED = (
 
 
 def own_among(names: Iterable[str], recorded: Iterable[str]) -> tuple[str, ...]:
-    """The user's own ``recorded`` signals that these are, or are made of, once each."""
+    """Return the user's own ``recorded`` signals among these names or beneath them."""
     known = tuple(recorded)
     given = (given_by(resolve(name, also=known)).name for name in names)
     return tuple(dict.fromkeys(name for name in given if name in known and name not in SIGNALS))
 
 
 def resolve(name: str, *, also: Iterable[str] = ()) -> SignalSpec:
-    """The declaration of a signal; names in ``also`` are the user's own, recorded ones."""
+    """Return the declaration of a signal; ``also`` names the user's own recorded signals."""
     if name in SIGNALS or name in _OWN:
         return SIGNALS[name] if name in SIGNALS else _OWN[name]
     if "(" in name:
