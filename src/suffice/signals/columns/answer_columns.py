@@ -183,12 +183,12 @@ class ScoredAnswers:
         both = [answers.distinct, gold.texts.distinct.cast(answers.distinct.type)]
         self._forms = normal_forms(pa.concat_arrays(both))
         coded = Texts.of(self._forms).codes
-        self._same = coded[answer] == coded[golden]
+        self._same: NDArray[np.bool_] = coded[answer] == coded[golden]
         rows = np.flatnonzero(~self._same)
         keys = answer[rows] * len(self._forms) + golden[rows]
         _, place, other = np.unique(keys, return_index=True, return_inverse=True)
         said = pc.greater(pc.binary_length(self._forms), 0).to_numpy(zero_copy_only=False)
-        self._said = self._same & said[golden]
+        self._said: NDArray[np.bool_] = self._same & said[golden]
         self._other = other.reshape(-1)  # of the distinct pairs that are not equal
         self._answer, self._gold = answer[rows[place]], golden[rows[place]]
 
