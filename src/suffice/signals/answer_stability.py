@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import re
 import string
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -72,39 +71,27 @@ def _equal_to_previous(rounds: RoundColumns, answers: Texts) -> Array:
 # --- similar answers ---------------------------------------------------------------------------------
 def answer_similarity_f1(rounds: RoundColumns) -> Array:
     """Return the token F1 of this answer and the previous one, in [0, 1]; high: they agree."""
-    pairs, answers = rounds.once(_pairs), rounds.once(forms)
-    return pairs.of_rows(f1_of_pairs(answers.distinct, pairs.current, pairs.previous))
+    previous, current, pair = rounds.once(_pairs)
+    scores = f1_of_pairs(rounds.once(forms).distinct, current, previous)
+    return np.append(scores, np.nan)[pair]
 
 
 def answer_similarity_seq(rounds: RoundColumns) -> Array:
     """Return the share of matching characters of both answers, in [0, 1]; high: they agree."""
-    pairs, answers = rounds.once(_pairs), rounds.once(forms)
+    previous, current, pair = rounds.once(_pairs)
+    answers = rounds.once(forms)
     empty = answers.code_of("")
-    same, some = pairs.current == pairs.previous, pairs.current != empty
-    ratios = np.where(same & some, 1.0, 0.0)
-    rows = np.flatnonzero(~same & some & (pairs.previous != empty))
+    ratios = np.where((current == previous) & (current != empty), 1.0, 0.0)
+    rows = np.flatnonzero((current != previous) & (current != empty) & (previous != empty))
     texts = [
-        answers.distinct.take(pa.array(codes[rows])).to_pylist()
-        for codes in (pairs.previous, pairs.current)
+        answers.distinct.take(pa.array(codes[rows])).to_pylist() for codes in (previous, current)
     ]
     ratios[rows] = list(map(matching_characters, *texts))
-    return pairs.of_rows(ratios)
+    return np.append(ratios, np.nan)[pair]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Pairs:
-    """Hold the distinct pairs of an answer and the previous answer."""
-
-    previous: Codes
-    current: Codes
-    of_row: Codes
-
-    def of_rows(self, values: Array) -> Array:
-        """Return each row's value from the values of pairs; NaN for a row without a pair."""
-        return np.append(values, np.nan)[self.of_row]
-
-
-def _pairs(rounds: RoundColumns) -> _Pairs:
+def _pairs(rounds: RoundColumns) -> tuple[Codes, Codes, Codes]:
+    """Return the distinct pairs of previous and current answer, and the pair of every row."""
     current = rounds.once(forms).codes
     previous = rounds.before(current, NONE)
     defined = (previous != NONE) & (current != NONE) & ~rounds.once(added_nothing)
@@ -113,7 +100,7 @@ def _pairs(rounds: RoundColumns) -> _Pairs:
     pair, places = by_appearance(keys)
     of_row = np.full(rounds.n_rows, NONE)
     of_row[rows] = pair
-    return _Pairs(previous[rows][places], current[rows][places], of_row)
+    return previous[rows][places], current[rows][places], of_row
 
 
 def matching_characters(one: str, other: str) -> float:

@@ -251,7 +251,7 @@ class _OfPrefix:
 
 
 @overload
-def signal(function: Function, /) -> SignalSpec: ...
+def signal(function: Function, /, **declared: Any) -> SignalSpec: ...
 @overload
 def signal(**declared: Any) -> Callable[[Function], SignalSpec]: ...
 def signal(
@@ -278,18 +278,14 @@ def signal(
     True
     """
     if function is None:
-        return partial(_declared, declared)
-    return _declared({}, function)
-
-
-def _declared(declared: Mapping[str, Any], function: Function) -> SignalSpec:
+        return lambda decorated: signal(decorated, **declared)
     name = getattr(function, "__name__", "")
     if name in SIGNALS or not name.isidentifier():
         raise UsageError(
             f"a signal is named by its function, and {name!r} is taken or no name; rename it"
         )
-    fields: dict[str, Any] = {"summary": "one's own", **declared}
-    _OWN[name] = SignalSpec(name=name, compute=_OfPrefix(function), **fields)
+    declared = {"summary": "one's own", **declared}
+    _OWN[name] = SignalSpec(name=name, compute=_OfPrefix(function), **declared)
     return _OWN[name]
 
 
