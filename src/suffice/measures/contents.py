@@ -314,7 +314,13 @@ def exploration(seen: Seen, labelled: NDArray[np.bool_]) -> Exploration:
     shares = []
     for propensity in np.unique(seen.propensity[drawn]).tolist():
         group = drawn & (seen.propensity == propensity)
-        shares.append(_share(propensity, int(group.sum()), int(seen.explored[group].sum())))
+        stopped, explored = int(group.sum()), int(seen.explored[group].sum())
+        low = float(binomial_cdf(explored, stopped, propensity))
+        high = 1.0 - (float(binomial_cdf(explored - 1, stopped, propensity)) if explored else 0.0)
+        p = min(1.0, 2 * min(low, high))
+        shares.append(
+            {"propensity": propensity, "stopped": stopped, "explored": explored, "p_value": p}
+        )
     return Exploration(
         shares=tuple(shares),
         labels=_labelling(seen, labelled),
@@ -332,10 +338,3 @@ def _labelling(seen: Seen, labelled: NDArray[np.bool_]) -> Entry | None:
     if not all(size for _, size in arms) or sum(some for some, _ in arms) in alike:
         return None
     return {"explored": arms[0], "cut": arms[1], "p_value": fisher_p_value(*arms)}
-
-
-def _share(propensity: float, stopped: int, explored: int) -> Entry:
-    low = float(binomial_cdf(explored, stopped, propensity))
-    high = 1.0 - (float(binomial_cdf(explored - 1, stopped, propensity)) if explored else 0.0)
-    both = min(1.0, 2 * min(low, high))
-    return {"propensity": propensity, "stopped": stopped, "explored": explored, "p_value": both}

@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from suffice.contracts import Absence
 from suffice.errors import UsageError, unknown_name
@@ -26,46 +25,44 @@ class Derivation:
     direction: Direction = "high"
 
 
-DERIVATIONS: Mapping[str, Derivation] = MappingProxyType(
-    {
-        "since_highest": Derivation(
-            summary="rounds since the first round with the highest value so far",
-            compute=series.since_highest,
-        ),
-        "since_lowest": Derivation(
-            summary="rounds since the first round with the lowest value so far",
-            compute=series.since_lowest,
-        ),
-        "rounds_with": Derivation(
-            summary="consecutive rounds with a value other than 0", compute=series.rounds_with
-        ),
-        "rounds_without": Derivation(
-            summary="consecutive rounds with the value 0", compute=series.rounds_without
-        ),
-        "change": Derivation(
-            summary="the value minus the previous round's",
-            compute=series.change,
-            low=-math.inf,
-            direction="low",
-        ),
-        "gain": Derivation(
-            summary="factor by which a round changes an error, smoothed; below 1 it falls (LoopGain)",
-            compute=series.gain,
-        ),
-        "stalling": Derivation(
-            summary="consecutive rounds in which an error does not converge, diverge or oscillate (LoopGain)",
-            compute=series.stalling,
-        ),
-        "oscillating": Derivation(
-            summary="1 if an error oscillates around one level (LoopGain)",
-            compute=series.oscillating,
-            high=1.0,
-        ),
-        "diverging": Derivation(
-            summary="1 if an error rises (LoopGain)", compute=series.diverging, high=1.0
-        ),
-    }
-)
+DERIVATIONS: Mapping[str, Derivation] = {
+    "since_highest": Derivation(
+        summary="rounds since the first round with the highest value so far",
+        compute=series.since_highest,
+    ),
+    "since_lowest": Derivation(
+        summary="rounds since the first round with the lowest value so far",
+        compute=series.since_lowest,
+    ),
+    "rounds_with": Derivation(
+        summary="consecutive rounds with a value other than 0", compute=series.rounds_with
+    ),
+    "rounds_without": Derivation(
+        summary="consecutive rounds with the value 0", compute=series.rounds_without
+    ),
+    "change": Derivation(
+        summary="the value minus the previous round's",
+        compute=series.change,
+        low=-math.inf,
+        direction="low",
+    ),
+    "gain": Derivation(
+        summary="factor by which a round changes an error, smoothed; below 1 it falls (LoopGain)",
+        compute=series.gain,
+    ),
+    "stalling": Derivation(
+        summary="consecutive rounds in which an error does not converge, diverge or oscillate (LoopGain)",
+        compute=series.stalling,
+    ),
+    "oscillating": Derivation(
+        summary="1 if an error oscillates around one level (LoopGain)",
+        compute=series.oscillating,
+        high=1.0,
+    ),
+    "diverging": Derivation(
+        summary="1 if an error rises (LoopGain)", compute=series.diverging, high=1.0
+    ),
+}
 """By the word that stands before the brackets."""
 
 _FORM = re.compile(

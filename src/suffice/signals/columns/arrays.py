@@ -188,15 +188,8 @@ def segment_sums(values: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDA
 
     Segment i lies from ``offsets[i]`` to before ``offsets[i + 1]``; ``offsets`` (n_segments + 1,) never fall.
     """
-    sums = np.zeros(len(offsets) - 1)
-    first = 0
-    while first < len(sums):
-        last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + _BLOCK, "right")) - 1)
-        block = values[offsets[first] : offsets[last]].tolist()
-        bounds = (offsets[first : last + 1] - offsets[first]).tolist()
-        sums[first:last] = [math.fsum(block[start:end]) for start, end in pairwise(bounds)]
-        first = last
-    return sums
+    bounds = pairwise(offsets.tolist())
+    return np.array([math.fsum(values[start:end].tolist()) for start, end in bounds], np.float64)
 
 
 def segment_means(values: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
