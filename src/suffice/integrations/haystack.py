@@ -24,10 +24,10 @@ _AGENTS = Framework(name="Haystack's agents", package="haystack-ai", tested="3.4
 class SufficeHook:
     """Let ``watch`` see every run of an ``Agent``, by ``Agent(..., hooks=hook.points)``.
 
-    A round is a step that ran tools. Where the loop is to end, the run stops before the next call of the
-    model with the exit reason ``suffice_policy`` or ``suffice_budget``, and the generator is asked without
-    tools, on the run's messages: its answer is the last message, unless a probe wrote it already. The last
-    message's ``meta["suffice"]`` says how the run ended. Haystack's token usage is without these calls.
+    A round is a step that ran tools. When the loop ends, the run stops before the next model call, with exit
+    reason ``suffice_policy`` or ``suffice_budget``. The generator is then asked without tools, on the run's
+    messages: its answer is the last message, unless a probe wrote it already. The last message's
+    ``meta["suffice"]`` says how the run ended. Haystack's token usage is without these calls.
 
     Parameters
     ----------

@@ -33,8 +33,8 @@ class SufficeMiddleware:
     tools
         Names of the tools that retrieve; ``None``: all do.
     probe
-        ``True``: an answer is asked for after a round where one is needed, by a call of the model without
-        tools on the same messages; at a stop that answer is the run's. Or what ``loop.observe`` takes.
+        ``True``: if a round needs an answer, the model is called without tools on the same messages; at a
+        stop that answer is the run's. Or what ``loop.observe`` takes.
     without_tools
         Makes the request that the model answers without searching; ``None``: one without tools. Of a provider
         that refuses results of tools then: ``lambda request: request.override(tool_choice="none")``.

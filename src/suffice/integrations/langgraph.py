@@ -117,8 +117,8 @@ class StopNode:
     go_on
         The node that begins the next round.
     stop
-        Where a loop goes that ends: the node that answers, whose function stands in :meth:`answering`, or
-        ``None``, the graph's end, where the last round's answer is the answer.
+        Where a loop goes that ends: the node that answers, with its function in :meth:`answering`. With
+        ``None`` the graph ends and the last round's answer counts.
     otherwise
         The graph's own choice, a function of the state, where the watch does not end the loop; anything but
         ``go_on`` ends it.

@@ -31,7 +31,7 @@ class SufficeRunner:
     """Run agents as ``agents.Runner`` does, with the same arguments; ``watch`` sees every run.
 
     A round is a turn in which tools were called. After the watch says stop, the next turn offers neither
-    tools nor handoffs, so the model answers from what it has. The result says why in its attribute
+    tools nor handoffs. So the model answers from what it has. The result says why in its attribute
     ``suffice``, and the run's trace in a custom span of that name.
 
     Parameters
@@ -42,9 +42,9 @@ class SufficeRunner:
         Names of the tools that retrieve; ``None``: all. Turns without one of them are no rounds.
     probe
         For an answer after each round, where the watch needs one: ``True`` asks the model without tools on
-        the same input, and takes that for the final answer where the run stops there; or a function of
-        your own. It counts in the record, and not in the run's usage. With an answer at hand, a run that
-        reaches ``max_turns`` ends with it, unless ``error_handlers`` say otherwise.
+        the same input; if the run stops there, this is the final answer; or a function of your own. It counts
+        in the record, and not in the run's usage. With an answer at hand, a run that reaches ``max_turns``
+        ends with it, unless ``error_handlers`` say otherwise.
     """
 
     def __init__(

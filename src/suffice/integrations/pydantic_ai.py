@@ -23,7 +23,7 @@ def suffice_capability(
     """Return a capability by which ``watch`` sees every run of an agent, or one run.
 
     A round is a model message that called tools. After the watch says stop, the next model request offers no
-    function tools, so the model answers from what it has, in the agent's output type. The last request and
+    function tools. So the model answers from what it has, in the agent's output type. The last request and
     the response to it say why in ``metadata["suffice"]``; the question's id is the run's.
     """
     return _capability()(watch, tools=tools, probe=probe)

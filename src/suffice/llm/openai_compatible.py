@@ -52,9 +52,9 @@ class OpenAICompatibleModel(Closable):
     """Use a model behind an OpenAI-compatible URL; a :class:`suffice.contracts.ChatModel`.
 
     It detects missing features of a server once and works around them. If the server rejects
-    log-probabilities, it stops requesting them (``tokens`` is then ``None``). If the server draws one sample
-    only, it sends parallel requests, with ``seed + i`` for sample i if a seed is set, and sums their usage.
-    If the server rejects a ``json_schema``, it requests any JSON object, and if that fails, no format. So a
+    log-probabilities, it stops requesting them (``tokens`` is then ``None``). If the server draws only one
+    sample, it sends parallel requests and sums their usage. Sample i has ``seed + i`` if a seed is set. If
+    the server rejects a ``json_schema``, it requests any JSON object, and if that fails, no format. So a
     reply may have any form. It streams a text as events, unless the server refuses them or counts no tokens
     with them.
 

@@ -304,8 +304,8 @@ class Seen:
 def seen_of(traces: TraceSet) -> Seen | None:
     """Return how far a record's questions were observed; ``None`` if none was cut.
 
-    Questions with a propensity get no weights if their policy cut none of them, as in a file of explored ones
-    alone.
+    Questions with a propensity get no weights if their policy cut none of them. A file with only explored
+    questions is an example.
     """
     if not traces.has("stopped_by"):
         return None

@@ -182,8 +182,8 @@ class SentenceEncoder:
     prompt but do not bring it (bge: "Represent this sentence for searching relevant passages: " before
     queries); give it as ``query_prompt``.
 
-    Use :meth:`load`. ``name`` ends with the start of a SHA-256 over every parameter, the modules' settings,
-    the tokenizer, prompts and greatest length, independent of the folder.
+    Use :meth:`load`. ``name`` ends with the start of a SHA-256 that does not depend on the folder. It covers
+    every parameter, the modules' settings, the tokenizer, prompts and greatest length.
     """
 
     def __init__(self, model: Any, label: str) -> None:

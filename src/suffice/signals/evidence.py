@@ -48,7 +48,7 @@ def one_line(text: str) -> str:
     """Put a foreign text on one line, so that it cannot imitate a prompt's own lines.
 
     It squeezes white space, cuts after 4,000 letters and removes invisible letters. It breaks the marks of
-    chat templates by a blank, because servers read them anywhere in a prompt and would end the turn.
+    chat templates by a blank. Servers read them anywhere in a prompt and would end the turn.
     """
     line = " ".join(text[:_MAX_CHARACTERS].split())
     if not line.isprintable():

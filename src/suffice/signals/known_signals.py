@@ -259,9 +259,9 @@ def signal(
 ) -> SignalSpec | Callable[[Function], SignalSpec]:
     """Make a signal of a function of a question and its rounds so far, known to rules by its name.
 
-    It is asked about every prefix of every question, in replay as in a loop under way, so it cannot look
-    ahead. A value recorded under its name stands in its place. ``declared`` are fields of
-    :class:`SignalSpec`, such as ``summary``, ``needs`` (columns), ``low`` and ``high``.
+    It is called for every prefix of every question, in replay and in live loops, so it cannot look ahead. A
+    recorded value of that name replaces it. ``declared`` are fields of :class:`SignalSpec`, such as
+    ``summary``, ``needs`` (columns), ``low`` and ``high``.
 
     Raises
     ------

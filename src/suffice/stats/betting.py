@@ -1,7 +1,7 @@
 """Betting capital: evidence and intervals that stay valid at every look.
 
 Under the hypothesis no bet wins in expectation. So capital that starts at 1 ever reaches ``c`` with
-probability at most ``1 / c`` (Ville's inequality), and you may look after every observation.
+probability at most ``1 / c`` (Ville's inequality). You may look after every observation.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ _MOST = 1e200
 class Monitor:
     """Bet one unit, spread over gamblers and starting times, against a promise; raise its alarm.
 
-    A gambler who bets from the first observation on loses while nothing is wrong and finds a late
-    change too late. So the unit starts as a reserve, of which ``1 / log(e + n / 100)`` is left after n
-    observations; what leaves it is shared out to the gamblers before each observation:
-    ``c_n = f_n (c_(n-1) + entering_n)``. The sum is that over every starting time of the capital won
-    since, each weighted by what entered then. A change after n observations costs a factor of about
-    ``n log(n)^2``, in delay its logarithm.
+    A gambler who bets from the start loses while nothing is wrong, and finds a late change too late. So the
+    unit starts as a reserve; ``1 / log(e + n / 100)`` is left after n observations; what leaves it is shared
+    out to the gamblers before each observation: ``c_n = f_n (c_(n-1) + entering_n)``. The sum is that over
+    every starting time of the capital won since, each weighted by what entered then. A change after n
+    observations costs a factor of about ``n log(n)^2``, in delay its logarithm.
 
     Examples
     --------
@@ -127,8 +126,8 @@ class AnytimeMean:
 class MeanSequence:
     """Track the mean of values in a known range, one by one.
 
-    The interval holds for values whose mean, given those before, stays the same. Where it changes, the lower
-    end lies below the greatest of these means and the upper end above the least, as surely.
+    The interval holds for values whose mean, given those before, stays the same. If it changes, the lower end
+    lies below the greatest of these means, with the same probability. The upper end lies above the least.
     """
 
     __slots__ = ("_counts", "_least", "_most")
@@ -179,8 +178,8 @@ class MeanSequence:
 def log_capital(above: Array, times: Array, means: Array) -> Array:
     """Return the log capital of bets that values in [0, 1] exceed each mean, (n_means,).
 
-    ``above`` (n,) are distinct values, ``times`` (n,) how often each came. A stake c of what could be lost
-    makes ``1 - c + c v / mean`` of the capital, so the result falls with the mean.
+    ``above`` (n,) are distinct values, ``times`` (n,) how often each came. A stake c multiplies the capital
+    by ``1 - c + c v / mean``, so the result falls with the mean.
     """
     ratios = above / means[:, None] - 1.0
     won = np.log1p(STAKES[:, None] * ratios[:, None, :]) @ times

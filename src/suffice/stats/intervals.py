@@ -1,8 +1,8 @@
 """Intervals of means over questions: the paired bootstrap, and sums of large records.
 
-The mean of more than :data:`SUMS_ABOVE` questions is nearly normal (central limit theorem). Its covariance
-is that of the columns, divided by the number of questions, as for the paired bootstrap's means. So draws
-of all means need only sums and products of the columns, which add up over parts of a record.
+The mean of more than :data:`SUMS_ABOVE` questions is nearly normal (central limit theorem). Its covariance is
+that of the columns, divided by the number of questions, as for the paired bootstrap's means. So draws of all
+means need only sums and products of the columns. These add up over parts of a record.
 """
 
 from __future__ import annotations
@@ -267,11 +267,11 @@ def with_rare_weights(
 ) -> Array:
     """Widen draws of weighted means where a few questions have great weight.
 
-    A resample holds no weighted question that the sample lacks, so where few stand for many its percentiles
-    are too narrow: with 2 expected to count, of 40 explored, 91 intervals of 100 cover. To every draw is
-    added what Gamma(1/2) more such questions would bring: Jeffreys' prior for the rate of a rare event.
-    ``largest`` (n_columns,) is the greatest weight in each, 0 where none is weighted; columns of equal values
-    get the same. Values that differ from what was expected (``centred``) get it to either side, with as much
+    A resample has only weighted questions of the sample, so if few stand for many its percentiles are too
+    narrow: with 2 expected to count, of 40 explored, 91 intervals of 100 cover. To every draw is added what
+    Gamma(1/2) more such questions would bring: Jeffreys' prior for the rate of a rare event. ``largest``
+    (n_columns,) is the greatest weight in each, 0 where none is weighted; columns of equal values get the
+    same. Values that differ from what was expected (``centred``) get it to either side, with as much
     variance.
     """
     if not largest.any():

@@ -50,11 +50,11 @@ def fit_logistic(
 ) -> LogisticFit:
     """Fit a ridge logistic regression of ``y`` on standardized features.
 
-    Minimises the sum of the rows' cross-entropies plus ``penalty / 2`` times the squared weights of
-    the standardised features, the intercept free; as scikit-learn's ``LogisticRegression(C=1/penalty)``
-    behind a ``StandardScaler``. A constant feature gets weight 0. With one class of outcome all
-    weights are 0 and the intercept is the logit of ``(n1 + 1) / (n + 2)``. With ``row_weights`` a row
-    counts so often, in means, spreads and cross-entropies alike.
+    It minimizes the rows' cross-entropies plus ``penalty / 2`` times the squared weights of standardized
+    features; the intercept is free. It equals scikit-learn's ``LogisticRegression(C=1/penalty)`` behind a
+    ``StandardScaler``. A constant feature gets weight 0. With one class of outcome all weights are 0. The
+    intercept is then the logit of ``(n1 + 1) / (n + 2)``. With ``row_weights`` a row counts so often, in
+    means, spreads and cross-entropies alike.
     """
     x, targets = np.asarray(features, np.float64), np.asarray(y, np.float64)
     if x.ndim != 2 or targets.shape != (len(x),) or not len(x):
@@ -141,8 +141,8 @@ def fit_rising_logistic(
 ) -> LogisticFit:
     """Fit as :func:`suffice.stats.logistic.fit_logistic`, with every weight at least 0.
 
-    The loss is convex, so the constrained optimum is the unconstrained one over the features whose
-    weights are not 0 there: of all subsets whose own fit has no negative weight, the best one.
+    The loss is convex, so the constrained optimum is the unconstrained one over features with nonzero
+    weights: of all subsets whose own fit has no negative weight, the best one.
     """
     x, targets = np.asarray(features, np.float64), np.asarray(y, np.float64)
     if x.ndim != 2 or x.shape[1] > _MOST_FEATURES:
@@ -177,8 +177,8 @@ def _cross_entropy(targets: Array, logits: Array, counts: Array) -> float:
 def predicted_by_others(inputs: Array, targets: Array, known: Mask, otherwise: Array) -> Array:
     """Predict each of ``targets`` (n,) by ridge regression on ``inputs`` (n, n_inputs) of the others.
 
-    Those ``known`` are learnt from, and none is for its own prediction (leaving one out, in closed form), so
-    that a prediction does not depend on whether its own target is known. Inputs are standardised and the
+    It learns from the ``known`` targets, but never for a target's own prediction (leave-one-out, in closed
+    form). So a prediction does not depend on whether its own target is known. Inputs are standardised and the
     penalty is 5 squared slopes. Where fewer than 10 others are known it is their mean, where none is
     ``otherwise``.
     """

@@ -206,10 +206,10 @@ def fit_isotonic(
     """Fit a non-decreasing map of ``y`` on ``x`` by least squares.
 
     Rows with equal x are averaged first; then neighbours that fall are pooled. With fewer than
-    ``minimum_rows`` rows where both are defined, or one distinct x, the map is the constant mean of
-    y over all labelled rows, those without x included; without a labelled row it is empty and maps
-    everything to ``undefined``, which is what NaN maps to (``None``: NaN; else a constant map maps NaN to
-    its constant, as the published code of paper 0 does).
+    ``minimum_rows`` rows with both, or one distinct x, the map is constant. Its value is the mean of y over
+    all labeled rows, those without x included; without a labelled row it is empty and maps everything to
+    ``undefined``, which is what NaN maps to (``None``: NaN; else a constant map maps NaN to its constant, as
+    the published code of paper 0 does).
 
     >>> fit_isotonic([1, 2, 3, 4, 5], [0, 1, 0, 1, 1])
     IsotonicMap(x=(1.0, 2.0, 3.0, 4.0, 5.0), y=(0.0, 0.5, 0.5, 1.0, 1.0), undefined=None)
@@ -338,11 +338,10 @@ def fit_platt(
 ) -> LogisticMap | IsotonicMap:
     """Fit a logistic map of ``y`` on ``x`` by maximum likelihood with Platt's smoothed targets.
 
-    A right answer counts as ``(N1 + 1) / (N1 + 2)`` and a wrong one as ``1 / (N0 + 2)``, where N1 and
-    N0 are their numbers, so that separable data give finite numbers. With fewer than five rows where
-    both are defined, one distinct x or one class of outcome, the map is the constant mean of y over
-    all labelled rows, as in :func:`~suffice.stats.maps.fit_isotonic`. The direction of the
-    signal is found, not assumed: see ``slope`` of :class:`LogisticMap`.
+    A right answer counts as ``(N1 + 1) / (N1 + 2)`` and a wrong one as ``1 / (N0 + 2)``. N1 and N0 are their
+    numbers. So separable data give finite numbers. With fewer than five rows with both, one distinct x or one
+    class of outcome, the map is constant. Its value is that of :func:`~suffice.stats.maps.fit_isotonic`. The
+    direction of the signal is found, not assumed: see ``slope`` of :class:`LogisticMap`.
 
     Three right of six, smoothed to 0.8 and 0.2, rise from about 0.2 to about 0.8:
 
@@ -470,9 +469,9 @@ def fit_venn_abers(
 ) -> StepMap | IsotonicMap:
     """Fit the merged Venn-Abers probability of a right answer, as a step map.
 
-    Never 0 or 1: n rows that are all wrong still leave 1 / (n + 2) or more. With fewer than five
-    rows where both are defined, or one distinct x, the map is the constant mean of y over all
-    labelled rows, as in :func:`~suffice.stats.maps.fit_isotonic`.
+    Never 0 or 1: n rows that are all wrong still leave 1 / (n + 2) or more. With fewer than five rows with
+    both, or one distinct x, the map is constant. Its value is that of
+    :func:`~suffice.stats.maps.fit_isotonic`.
 
     >>> fit_venn_abers([1, 2, 3, 4, 5], [0, 0, 0, 1, 1]).predict([0.0, 3.5, 9.0]).round(9).tolist()
     [0.2, 0.5, 0.75]

@@ -18,8 +18,8 @@ from suffice.stats.units import Array
 def holm(p_values: Array) -> Array:
     """Adjust p-values by Holm's step-down method, (n,), in the given order.
 
-    Rejecting where they are at most delta keeps the chance of any false rejection at most delta,
-    however the tests depend on each other (Holm 1979).
+    Reject where they are at most delta. Then any false rejection has probability at most delta, however the
+    tests depend on each other (Holm 1979).
     """
     values = np.asarray(p_values, np.float64)
     if not ((values >= 0) & (values <= 1)).all():
@@ -45,15 +45,14 @@ def betting_p_values(
 ) -> Array:
     """Test means of bounded losses by betting.
 
-    A gambler starts with one unit and bets before each question that its loss is below the limit; under H
-    no strategy gains in expectation (Waudby-Smith and Ramdas 2024). The stake is
-    ``sqrt(2 log(target / capital) / (n left * v))`` with v the variance of earlier losses, which suits a
-    test with n questions (STaR bets, Voracek and Orabona 2025), and stays below ruin. Who has reached the
-    target stops.
+    A gambler starts with one unit and bets before each question that its loss is below the limit; under H no
+    strategy gains in expectation (Waudby-Smith and Ramdas 2024). The stake is ``sqrt(2 log(target / capital)
+    / (n left * v))`` with v the variance of earlier losses. It suits a test with n questions (STaR bets,
+    Voracek and Orabona 2025) and stays below ruin. Who has reached the target stops.
 
-    One gambler's greatest capital is the inverse of a p-value (Ville). Of several, each with the questions
-    in an order of its own, it is the greatest mean capital of the first one, two, ... (Ramdas and Manole
-    2025, exchangeable e-values): the outcome hangs less on the order.
+    One gambler's greatest capital is the inverse of a p-value (Ville). With several gamblers, each has its
+    own order of the questions. Then it is the greatest mean capital of the first one, two, ... (Ramdas and
+    Manole 2025, exchangeable e-values): the outcome hangs less on the order.
 
     Returns
     -------

@@ -3,9 +3,9 @@
 Every function takes values (n_questions, n_rounds) and returns the same shape. Round t depends on rounds
 1..t alone, and the arithmetic rounds alike for one question and for many. NaN is undefined.
 
-Gain and states are LoopGain's (0.6.5): its loop gain and the states of its trajectory classifier, for an
-error that is at least 0 and should fall to 0. They are undefined in round 1, and as soon as a round so far
-has no finite value or a negative one.
+Gain and states are LoopGain's (0.6.5): its loop gain and the states of its trajectory classifier. The error
+is at least 0 and should fall to 0. They are undefined in round 1. They are also undefined once a round has a
+negative value or none that is finite.
 """
 
 from __future__ import annotations

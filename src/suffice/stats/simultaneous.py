@@ -24,10 +24,10 @@ _LEVEL = 0.95
 class SimultaneousBand:
     """Hold means of many columns with intervals, each array (n_columns,).
 
-    ``low`` and ``high`` cover all means at once with 95% confidence: the estimate plus and minus
-    ``critical`` bootstrap standard errors, where ``critical`` is the 95% quantile of the greatest
-    standardised deviation over all columns. ``naive_low`` and ``naive_high`` are the percentile
-    intervals that look at one column at a time.
+    ``low`` and ``high`` cover all means at once with 95% confidence: the estimate plus and minus ``critical``
+    bootstrap standard errors. ``critical`` is the 95% quantile of the greatest standardized deviation over
+    all columns. ``naive_low`` and ``naive_high`` are the percentile intervals that look at one column at a
+    time.
     """
 
     estimate: Array
