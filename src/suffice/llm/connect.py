@@ -57,9 +57,9 @@ def request_key(request: GenerationRequest, *, model: str, endpoint: str, api: s
 class CachedModel(Closable):
     """Cache a model's replies in a file; a :class:`suffice.contracts.ChatModel`.
 
-    Every sample has its own row. A request for five samples after three draws the missing two. If a seed is set,
-    it is then ``seed + 3``, so samples are never copies of each other. Requests without a seed are cached
-    too: a repeated request gives the same texts.
+    Every sample has its own row. A request for five samples after three draws the missing two. If a seed is
+    set, it is then ``seed + 3``, so samples are never copies of each other. Requests without a seed are
+    cached too: a repeated request gives the same texts.
 
     A cached reply carries the usage and latency of its calls: the sum if the samples come from several
     calls, the whole call's if fewer samples are requested than it drew.
