@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from fastapi import Request, Response
@@ -24,7 +24,7 @@ SYSTEM_UNREAD = "system messages and instructions were not read"
 
 
 class Open(BaseModel, extra="allow", strict=True):
-    """A part of a request of which further fields may have no effect."""
+    """A part of a request; unknown fields are allowed and have no effect."""
 
 
 class Part(Open):
@@ -43,7 +43,7 @@ class Turn(Open):
 
 
 class PlainText(Open):
-    """A form of the answer."""
+    """The only form of answers: text."""
 
     type: Literal["text"]
 
@@ -58,7 +58,7 @@ Empty = Annotated[Any, AfterValidator(_empty)]
 
 
 class Asking(Open):
-    """What both endpoints take beside the question."""
+    """Fields of both endpoints beside the question."""
 
     model: str | None = Field(
         None, description="suffice/ and the policy's name; left out: the first"
@@ -66,13 +66,13 @@ class Asking(Open):
     stream: bool | None = Field(None, description="whether the answer comes in pieces")
 
     def asked(self) -> Asked:
-        """The question, and what of the request is left out; what cannot be honoured is refused."""
+        """Read the question; refuse a request that cannot be honored."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A question read from a request, and what of the request was not taken into account."""
+    """A question read from a request, with notes on parts without effect."""
 
     question: str
     earlier: tuple[Message, ...] = ()
@@ -80,7 +80,6 @@ class Asked:
 
 
 def model_id(served: Served) -> str:
-    """What a client names a policy by."""
     return f"{PREFIX}{served.name}"
 
 
@@ -109,7 +108,7 @@ def conversation_of(
 
 
 def _text_of(content: str | list[Part] | None, where: str, kinds: tuple[str, ...]) -> str:
-    """A message's text: itself, or its parts of these types; others are refused."""
+    """Return a message's text; refuse parts of other types."""
     if isinstance(content, str):
         return content
     for part in content or [Part()]:
@@ -123,14 +122,13 @@ def _text_of(content: str | list[Part] | None, where: str, kinds: tuple[str, ...
 
 
 def _unread(asking: Asking) -> tuple[str, ...]:
-    """A note of the fields without effect."""
     further = sorted(asking.model_extra or ())
     return (f"without effect: {', '.join(further)[:200]}",) if further else ()
 
 
-# --- what is said of an answer ----------------------------------------------------------------------
+# --- facts of an answer -----------------------------------------------------------------------------
 def headers_of(under_way: UnderWay, answered: Answered | None = None) -> dict[str, str]:
-    """Response headers: those known before the answer, and with it the others."""
+    """Return response headers; without an answer those known before it."""
     headers = {
         "x-suffice-trace-id": under_way.trace_id,
         "x-suffice-policy": under_way.served.name,
@@ -149,7 +147,6 @@ def headers_of(under_way: UnderWay, answered: Answered | None = None) -> dict[st
 
 
 def suffice_object(under_way: UnderWay, answered: Answered, asked: Asked) -> dict[str, Any]:
-    """What is said of an answer beside its text."""
     return {
         "trace_id": under_way.trace_id,
         "policy": under_way.served.name,
@@ -177,7 +174,7 @@ def suffice_object(under_way: UnderWay, answered: Answered, asked: Asked) -> dic
 def usage_object(
     tokens: Tokens, read: str = "prompt", made: str = "completion"
 ) -> dict[str, Any] | None:
-    """Usage of all rounds; ``None``: not all is known."""
+    """Return the usage of all rounds; ``None``: not all is known."""
     if tokens.prompt is None or tokens.completion is None:
         return None
     return {
@@ -189,7 +186,6 @@ def usage_object(
 
 
 as_line: Callable[[Any], str] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-"""JSON in a line."""
 
 
 class Form:
@@ -205,7 +201,6 @@ class Form:
     async def answer(
         cls, service: Service, request: Request, body: Asking, headers: Wanted
     ) -> Response:
-        """Answer one request, whose client may hang up."""
 
         async def hung_up() -> None:
             while (await request.receive())["type"] != "http.disconnect":
@@ -214,7 +209,7 @@ class Form:
         asked = body.asked()
         under_way = await service.ask(
             asked.question,
-            replace(headers, policy=headers.policy or body.model),
+            headers.model_copy(update={"policy": headers.policy or body.model}),
             endpoint=cls.endpoint,
             earlier=asked.earlier,
             streams=bool(body.stream),
@@ -231,7 +226,7 @@ class Form:
         return JSONResponse(form.document(done), headers=headers_of(under_way, done.answered))
 
     async def events(self) -> AsyncIterator[str]:
-        """Server-sent events of a question, which is left when they end, however they do."""
+        """Yield the server-sent events of a question, and leave it at their end."""
         try:
             for event in self.begin():
                 yield event
@@ -247,27 +242,24 @@ class Form:
             self._under_way.leave()
 
     def document(self, done: Done) -> Mapping[str, Any]:
-        """The whole answer."""
         raise NotImplementedError
 
     def begin(self) -> Iterable[str]:
-        """The events before anything happens."""
         raise NotImplementedError
 
     def on(self, told: Told) -> Iterable[str]:
-        """The events of what happened: a comment, which no client reads, keeps the connection alive."""
+        """Return the events of a step: here a comment, which keeps the connection alive."""
         if isinstance(told, RoundEnded):
             return [f": round {told.number} {told.decision.action.value}\n\n"]
         return [f": {'searching' if isinstance(told, Searching) else 'waiting'}\n\n"]
 
     def failed(self, refusal: Refusal) -> Iterable[str]:
-        """The events of a question without an answer."""
         raise NotImplementedError
 
 
 # --- /v1/chat/completions -------------------------------------------------------------------------
 class StreamOptions(Open):
-    """What a stream ends with."""
+    """Options of a stream's end."""
 
     include_usage: bool | None = None
 
@@ -276,7 +268,7 @@ _EXAMPLE = {"messages": [{"role": "user", "content": "Where was Ibsen born?"}]}
 
 
 class ChatRequest(Asking, json_schema_extra={"example": _EXAMPLE}):
-    """Messages of which the user's last is the question; an answer is text from what is searched here."""
+    """A conversation; the user's last message is the question."""
 
     messages: list[Turn] = Field(min_length=1)
     stream_options: StreamOptions | None = None
@@ -295,7 +287,6 @@ class ChatRequest(Asking, json_schema_extra={"example": _EXAMPLE}):
     web_search_options: None = None
 
     def asked(self) -> Asked:
-        """The question."""
         return conversation_of(self.messages, "messages", ("text",), _unread(self))
 
 
@@ -316,7 +307,6 @@ class Completion(Form):
         self._before = as_line(self._frame)[:-1]
 
     def document(self, done: Done) -> Mapping[str, Any]:
-        """The whole completion."""
         message = {"role": "assistant", "content": done.answered.answer, "refusal": None}
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
         return {
@@ -327,11 +317,9 @@ class Completion(Form):
         }
 
     def begin(self) -> Iterable[str]:
-        """Who speaks."""
         return [self._chunk({"role": "assistant", "content": ""})]
 
     def on(self, told: Told) -> Iterable[str]:
-        """Pieces of the answer, and at its end what is said of it."""
         if isinstance(told, Text):
             return [self._chunk({"content": told.piece})]
         if not isinstance(told, Done):
@@ -344,7 +332,6 @@ class Completion(Form):
         return [self._chunk({}, "stop"), self._event([], usage=usage, suffice=said)]
 
     def failed(self, refusal: Refusal) -> Iterable[str]:
-        """The error in place of a chunk."""
         return [f"data: {as_line(refusal.document)}\n\n"]
 
     def _event(self, choices: list[Mapping[str, Any]], **further: Any) -> str:
@@ -360,25 +347,25 @@ _RESULTS = "file_search_call.results"
 
 
 class TextForm(Open):
-    """In which form the answer is wanted: as text."""
+    """The form of the answer."""
 
     format: PlainText | None = None
 
 
 class Search(Open):
-    """A search of an earlier answer, given back."""
+    """A search of an earlier answer in the conversation."""
 
     type: Literal["file_search_call"]
 
 
 class Tool(Open):
-    """What is searched with: the service's own search."""
+    """The service's own search."""
 
     type: Literal["file_search"]
 
 
 class ResponseRequest(Asking, json_schema_extra={"example": {"input": "Where was Ibsen born?"}}):
-    """The question, or messages of which the user's last is the question."""
+    """A question, or a conversation whose last message of the user is the question."""
 
     input: str | list[Turn | Search] = Field(min_length=1)
     instructions: str | None = None
@@ -392,7 +379,6 @@ class ResponseRequest(Asking, json_schema_extra={"example": {"input": "Where was
     top_logprobs: Literal[0] | None = None
 
     def asked(self) -> Asked:
-        """The question."""
         notes = _unread(self)
         if self.instructions:
             notes = (SYSTEM_UNREAD, *notes)
@@ -416,7 +402,6 @@ class SearchedResponse(Form):
         self._searching = self._speaking = False
 
     def document(self, done: Done) -> Mapping[str, Any]:
-        """The response of an answered question."""
         searches = [
             self._search(number, found, "completed")
             for number, found in enumerate(done.answered.rounds, start=1)
@@ -450,7 +435,6 @@ class SearchedResponse(Form):
         return document
 
     def _search(self, number: int, found: Round | None, status: str) -> dict[str, Any]:
-        """The search of a round."""
         queries = [] if found is None else [found.query or self._asked.question]
         passages = () if found is None else found.passages or ()
         results = [_result(passage, number) for passage in passages]
@@ -473,12 +457,10 @@ class SearchedResponse(Form):
 
     # --- as events -------------------------------------------------------------------------------
     def begin(self) -> Iterable[str]:
-        """The response without an answer."""
         kinds = ("created", "in_progress")
         return [self._event(kind, response=self._document("in_progress", ())) for kind in kinds]
 
     def on(self, told: Told) -> Iterable[str]:
-        """Searches that begin and end, pieces of the answer, and at its end all of it."""
         if isinstance(told, Searching | RoundEnded):
             if not self._searching:
                 yield from self._begin_search()
@@ -499,7 +481,6 @@ class SearchedResponse(Form):
             yield from super().on(told)
 
     def failed(self, refusal: Refusal) -> Iterable[str]:
-        """What was found, and why it is not answered."""
         error = {"code": "server_error", "message": refusal.document["error"]["message"]}
         failed = {**self._document("failed", self._output), "error": error}
         yield self._event("failed", response=failed)
@@ -569,7 +550,6 @@ def _result(passage: Passage, number: int) -> dict[str, Any]:
 
 
 def _usage(tokens: Tokens) -> dict[str, Any] | None:
-    """Usage of all rounds; ``None``: not all is known."""
     usage = usage_object(tokens, "input", "output")
     if usage is not None:
         usage["input_tokens_details"]["cache_write_tokens"] = 0

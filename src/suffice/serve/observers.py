@@ -37,7 +37,7 @@ _ROUNDS = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30)
 
 
 class Metrics:
-    """Counts questions; names begin with ``suffice_``."""
+    """Prometheus metrics of ended questions; names begin with ``suffice_``."""
 
     def __init__(self, service: Service) -> None:
         registry = CollectorRegistry()
@@ -73,7 +73,6 @@ class Metrics:
         PlatformCollector(registry=registry)
 
     def on(self, ended: QuestionEnded) -> None:
-        """Count it."""
         labels = ended.policy, ended.endpoint
         self._requests.labels(*labels, ended.stopped_by).inc()
         self._rounds.labels(*labels).observe(len(ended.rounds))
@@ -94,17 +93,16 @@ class Metrics:
             self._failed.labels(*labels).inc()
 
     def alarm(self, policy: str, kind: str, *, raised: bool) -> None:
-        """A kind of alarm of the watch in production, of a fixed list."""
+        """Show a kind of alarm of the watch in production."""
         self._alarms.labels(policy, kind).set(float(raised))
 
     @property
     def router(self) -> APIRouter:
-        """The page."""
         router = APIRouter(tags=["operation"])
 
         @router.get("/metrics", response_class=Response)
         def metrics() -> Response:
-            """What was counted, in Prometheus' text format."""
+            """Show the metrics in Prometheus' text format."""
             return Response(generate_latest(self.registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
         return router
@@ -112,10 +110,10 @@ class Metrics:
 
 # --- spans ---------------------------------------------------------------------------------------
 class Spans:
-    """An observer that makes the spans of a question when it ends, for ``exporter`` or the collector.
+    """Sends the spans of a question when it ends, to ``exporter`` or the collector.
 
-    Without ``texts`` numbers stand in their place, which are equal where texts are. ``at_once``: each is
-    exported when it ends, not with others in a thread of its own.
+    Without ``texts`` numbers stand in their place, equal ones for equal texts. ``at_once``: export each span
+    when it ends, not in batches.
     """
 
     def __init__(self, exporter: Any = None, *, texts: bool = False, at_once: bool = False) -> None:
@@ -136,11 +134,9 @@ class Spans:
         self._privacy = None if texts else Privacy("no-texts")
 
     def close(self) -> None:
-        """Export what is finished."""
         self._provider.shutdown()
 
     def on(self, ended: QuestionEnded) -> None:
-        """Make its spans."""
         now = ended.at - int(ended.took_s * _SECOND)
         question = Question(id=ended.trace_id, text=ended.text)
         veiled = None if self._privacy is None else self._privacy.question(question, Gold())
@@ -192,4 +188,3 @@ _AS_RECORDED: Mapping[str, StoppedBy] = {
     "gone": "user",
     "refused": "error",
 }
-"""What a record says of what ended a question."""

@@ -28,7 +28,7 @@ Endpoint = Literal["chat", "responses", "decisions", "loops"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundEnded:
-    """A round was decided about; ``took_s`` seconds since the one before, ``at`` in nanoseconds."""
+    """A round and its decision, ``took_s`` seconds after the one before, ``at`` in nanoseconds."""
 
     number: int
     round: Round = field(repr=False)
@@ -39,7 +39,7 @@ class RoundEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionEnded:
-    """A question is over: where it came in, what ran, and what ended it ``at`` some nanosecond."""
+    """An ended question: its endpoint, policy, rounds and end, ``at`` in nanoseconds."""
 
     trace_id: str
     endpoint: Endpoint
@@ -58,16 +58,14 @@ class QuestionEnded:
 
     @property
     def error(self) -> str:
-        """What failed; empty: nothing did."""
+        """The failure; empty: there is none."""
         return self.reason if self.stopped_by in ("error", "gone", "refused") else ""
 
 
 class Observer(Protocol):
-    """Is told of every question that ended, from any thread; must be quick and not fail."""
+    """Hears of every ended question, from any thread; must be quick and not fail."""
 
-    def on(self, ended: QuestionEnded) -> None:
-        """Take it in."""
-        ...
+    def on(self, ended: QuestionEnded) -> None: ...
 
 
 HUNG_UP = 499
@@ -78,36 +76,34 @@ _LOG = logging.getLogger("suffice.serve")
 
 @dataclass(frozen=True, slots=True)
 class Searching:
-    """A query was sent to the retriever."""
+    """A query to the retriever."""
 
     query: str
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A further piece of the answer."""
+    """A piece of the answer."""
 
     piece: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """The question is answered."""
+    """The whole answer."""
 
     answered: Answered
     tokens: Tokens
 
 
-Told = Searching | RoundEnded | Text | Done | None
-"""``None``: nothing happened for a while."""
+Told = Searching | RoundEnded | Text | Done | None  # None: nothing happened for a while
 
 
 @dataclass(kw_only=True, eq=False)
 class UnderWay:
-    """A question that is answered in a thread of its own under a policy; told of on the event loop.
+    """A question in progress: a thread of its own answers it, the event loop hears of its steps.
 
-    ``async for told in under_way`` gives what happens, :class:`Done` last; :meth:`leave` ends it. Of what was
-    said ``earlier`` it is understood; ``streams`` tells pieces of the answer as the model gives them.
+    ``async for told in under_way`` gives the steps, :class:`Done` last; :meth:`leave` ends it.
     """
 
     service: Service
@@ -135,12 +131,12 @@ class UnderWay:
 
     @property
     def question(self) -> str:
-        """As it is searched and answered, which is not as it was asked where more was said before."""
+        """The question that is searched, rewritten where messages came before it."""
         return self.watched.question
 
     # --- on the event loop -----------------------------------------------------------------------
     async def begin(self, places: Places, hung_up: Callable[[], Awaitable[object]] | None) -> None:
-        """Wait for a place and begin; refused where there is none (429, 499, 504)."""
+        """Wait for a place and begin; refuse the question where there is none (429, 499, 504)."""
         self._places = places
         self._entering = entering = asyncio.create_task(places.enter())
         if hung_up is not None:
@@ -168,7 +164,7 @@ class UnderWay:
         self._put(Refusal(HUNG_UP, _HUNG_UP))
 
     def leave(self, why: str = _HUNG_UP) -> None:
-        """Nobody waits for the answer any more; what is under way is cut. Does nothing after the end."""
+        """Cut the work, since nobody waits for it; does nothing after the end."""
         if self._watching is not None:
             self._watching.cancel()
             self._watching = None
@@ -197,7 +193,7 @@ class UnderWay:
             yield told
 
     async def done(self) -> Done:
-        """The answer; where there is none, refused."""
+        """Wait for the answer; raise a refusal where there is none."""
         ended: Told = None
         async for told in self:  # to its end, so that nothing is left to be closed
             ended = told
@@ -219,7 +215,7 @@ class UnderWay:
             self._here.call_soon_threadsafe(self._told.put_nowait, told)
 
     def _run(self) -> None:
-        """Answer it; whatever happens, the place is free again, and then whoever waits is told."""
+        """Answer the question; in every case free the place, then tell whoever waits."""
         told: Done | Refusal = refusal_of(InternalError())
         try:
             told = self._answer()
@@ -274,7 +270,7 @@ class UnderWay:
         return Done(answered=answered, tokens=tokens)
 
     def retrieve(self, query: str, k: int) -> Sequence[Passage]:
-        """As the retriever does; what it is asked is told."""
+        """Pass a query to the retriever, and tell of it."""
         self._put(Searching(query))
         return self.retriever.retrieve(query, k)
 
