@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from math import isfinite
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -288,7 +289,7 @@ def one_question(
                     {
                         "title": shorten(visible(passage.title or passage.id), 300),
                         "text": _text(passage.text),
-                        "score": passage.score,
+                        "score": passage.score if isfinite(passage.score or 0.0) else None,
                     }
                     for passage in recorded.passages or ()
                 ],
