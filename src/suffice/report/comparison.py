@@ -131,8 +131,8 @@ def costs_section(costs: Sequence[CostAxis], policies: Sequence[Marked]) -> Show
     rows = [
         (label(policy), *(policy.result.paid(cost.name) for cost in known)) for policy in policies
     ]
-    head = ("policy", *(_head(cost) for cost in known))
-    table = data_table("Every cost known here, mean per question", head, rows)
+    heads = [two_lines(*cost.head) if cost.head[0] else cost.head[1] for cost in known]
+    table = data_table("Every cost known here, mean per question", ("policy", *heads), rows)
     named = [plain(f"Unknown here: {', '.join(unknown)}.", small=True)] if unknown else []
     return Shown(
         finding=f"{len(known)} of {len(costs)} costs are known here",
@@ -142,11 +142,6 @@ def costs_section(costs: Sequence[CostAxis], policies: Sequence[Marked]) -> Show
             *named,
         ],
     )
-
-
-def _head(cost: CostAxis) -> Html:
-    first, last = cost.head
-    return two_lines(first, last) if first else join([last])
 
 
 _CALLS = CostAxis(name="llm_calls", label="calls", unit="")
@@ -339,7 +334,7 @@ def cost_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart:
     rows = [
         _row(policy, [_cost_bar(policy, cost), _token_bar(policy.result)]) for policy in policies
     ]
-    named = "model calls" if cost is _CALLS else _named(cost)
+    named = "model calls" if cost is _CALLS else ", ".join(filter(None, (cost.label, cost.unit)))
     picture = bars(
         Bars(
             title="What policies cost",
@@ -355,10 +350,6 @@ def cost_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart:
     )
     swatches = legend((class_, name) for class_, name in _TOKENS.items() if class_ in used)
     return Chart(heading="What policies cost", pictures=[picture], caption=join([swatches, means]))
-
-
-def _named(cost: CostAxis) -> str:
-    return f"{cost.label}, {cost.unit}" if cost.unit else cost.label
 
 
 def _cost_bar(policy: Marked, cost: CostAxis) -> Bar:

@@ -33,7 +33,7 @@ def explorer(data: ReportData, policies: Sequence[Marked]) -> tuple[dict[str, An
     questions = [packed[index] for index in sorted(packed)]
     document = {
         "policies": [[policy.mark, policy.family, short_name(policy)] for policy in policies],
-        "main": _main(policies),
+        "main": next((i for i, policy in enumerate(policies) if policy.family == "adaptive"), 0),
         "baseline": next((i for i, policy in enumerate(policies) if policy.baseline), 0),
         "signals": [visible(name) for name in packer.signals],
         "usage": [visible(_USAGE_NAMES.get(name, name.replace("_", " "))) for name in packer.usage],
@@ -48,12 +48,6 @@ def explorer(data: ReportData, policies: Sequence[Marked]) -> tuple[dict[str, An
         "frequent here than in the record. All are in every figure above."
     )
     return document, [said] if left_out else []
-
-
-def _main(policies: Sequence[Marked]) -> int:
-    """Return the list's first policy: the first deployable one that is no fixed budget."""
-    adaptive = [i for i, policy in enumerate(policies) if policy.family == "adaptive"]
-    return adaptive[0] if adaptive else 0
 
 
 class _Packer:

@@ -107,7 +107,7 @@ def _titled(choice: Choice, policies: Sequence[Marked], number: int, shown: str)
 def choice_section(choice: Choice) -> Shown:
     """Show all fitted candidates, and questions that the chosen policy gets wrong."""
     tables = {table.name: table for table in choice.tables()}
-    wrong = [tables[name] for name in ("wrong",) if name in tables]
+    warned = folded("Warnings of fits", listed(choice.warned, small=True))
     return Shown(
         finding=choice.title,
         blocks=[
@@ -116,13 +116,13 @@ def choice_section(choice: Choice) -> Shown:
                 "follows this section is measured on the held-out questions that prove."
             ),
             folded("All fitted candidates", tables["candidates"].html()),
-            *(folded(table.title, table.html()) for table in wrong),
-            *([listed(choice.notes, small=True)] if choice.notes else []),
             *(
-                [folded("Warnings of fits", listed(choice.warned, small=True))]
-                if choice.warned
-                else []
+                folded(wrong.title, wrong.html())
+                for name, wrong in tables.items()
+                if name == "wrong"
             ),
+            listed(choice.notes, small=True),
+            warned if choice.warned else Html(),
         ],
     )
 
@@ -294,6 +294,7 @@ def _header(material: Material, sections: Iterable[Section]) -> Html:
     )
     policies = policies_in_words(len(result.policies))
     questions = counted(result.questions, "question")
+    rule = "" if choice is None else _value(visible(choice.policy.facts.summary))
     return element(
         "header",
         element(
@@ -310,16 +311,12 @@ def _header(material: Material, sections: Iterable[Section]) -> Html:
         ),
         element("h1", f"When to stop: {policies} on {questions}")
         if choice is None
-        else element("h1", choice.decision[0], " ", element("code", _rule(choice)), class_="long"),
+        else element("h1", choice.decision[0], " ", element("code", rule), class_="long"),
         first_screen(material),
         _facts(data),
         _run(data.run),
         element("nav", element("ul", *links), aria_label="Sections"),
     )
-
-
-def _rule(choice: Choice) -> str:
-    return shorten(visible(choice.policy.facts.summary), _LONGEST_VALUE)
 
 
 def _facts(data: ReportData) -> Html:

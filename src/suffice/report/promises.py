@@ -111,10 +111,6 @@ def _holds(guarantee: Terms) -> str:
     return f"{start} those of {source}.{elsewhere}"
 
 
-def _points(share: float) -> str:
-    return f"{percent(share)} points"
-
-
 _TERMS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "path": ("Proven along path", str),
     "units": ("Questions", count),
@@ -123,7 +119,7 @@ _TERMS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "correction": ("Corrected by", str),
     "min_rounds": ("Stops no earlier than round", count),
     "p_value": ("p-value", p_value),
-    "measured_loss": ("Measured mean loss", _points),
+    "measured_loss": ("Measured mean loss", lambda share: f"{percent(share)} points"),
     "mean_cost": ("Cost a question", amount),
     "full_budget_cost": ("Cost at the full budget", amount),
     "questions_needed": ("Labelled questions needed for a cheaper policy", count),

@@ -81,10 +81,6 @@ def line(start: Point, end: Point, class_: str) -> Html:
     return element("line", x1=_at(x1), y1=_at(y1), x2=_at(x2), y2=_at(y2), class_=class_)
 
 
-def polyline(points: Iterable[Point], class_: str) -> Html:
-    return element("polyline", points=_path(points), class_=class_)
-
-
 def _path(points: Iterable[Point]) -> str:
     return " ".join(f"{_at(x)},{_at(y)}" for x, y in points)
 
@@ -123,12 +119,12 @@ def bar(corner: Point, size: Point, class_: str, hint: str | None = None) -> Htm
     )
 
 
-def dot(at: Point, family: Family, hint: str) -> Html:
+def dot(at: Point, family: Family, hint: str, radius: float = 4.5) -> Html:
     """Draw a point: square for a fixed budget, circle for a policy, diamond for an oracle."""
     x, y = at
     hinted = element("title", hint)
     if family == "adaptive":
-        return element("circle", hinted, cx=_at(x), cy=_at(y), r="4.5", class_="dot adaptive")
+        return element("circle", hinted, cx=_at(x), cy=_at(y), r=_at(radius), class_="dot adaptive")
     reach = 4.2 if family == "fixed" else 6.0
     corners = (
         ((-reach, -reach), (reach, -reach), (reach, reach), (-reach, reach))
@@ -242,7 +238,8 @@ def unit_square(panel: UnitSquare) -> Html:
     for spot in panel.spots:
         drawn += _spot(spot, x, y)
     if panel.path:
-        drawn.append(polyline([(x(at), y(up)) for at, up in panel.path], "curve adaptive"))
+        path = _path((x(at), y(up)) for at, up in panel.path)
+        drawn.append(element("polyline", points=path, class_="curve adaptive"))
     if not panel.spots and not panel.path:
         drawn.append(text((x(0.5), y(0.5)), panel.said, "value mid"))
     return canvas(_SIZE, panel.title, panel.description, drawn)
@@ -252,14 +249,7 @@ def _spot(spot: Spot, x: Scale, y: Scale) -> Iterator[Html]:
     at = x(spot.x)
     low, high = spot.interval
     yield line((at, y(low)), (at, y(high)), "whisker adaptive")
-    yield element(
-        "circle",
-        element("title", spot.hint),
-        cx=f"{at:.1f}",
-        cy=f"{y(spot.y):.1f}",
-        r=f"{2.5 + 3 * math.sqrt(spot.weight):.1f}",
-        class_="dot adaptive",
-    )
+    yield dot((at, y(spot.y)), "adaptive", spot.hint, 2.5 + 3 * math.sqrt(spot.weight))
 
 
 _WIDTH, _ROW, _TOP = 460.0, 30.0, 30.0
