@@ -129,20 +129,23 @@ def _unread(asking: Asking) -> tuple[str, ...]:
 # --- facts of an answer -----------------------------------------------------------------------------
 def headers_of(under_way: UnderWay, answered: Answered | None = None) -> dict[str, str]:
     """Return response headers; without an answer those known before it."""
-    headers = {
-        "x-suffice-trace-id": under_way.trace_id,
-        "x-suffice-policy": under_way.served.name,
-        "x-suffice-policy-hash": under_way.served.hash or "",
+    served = under_way.served
+    facts = {
+        "trace-id": under_way.trace_id,
+        "policy": served.name,
+        "policy-hash": served.hash or "",
     }
     if answered is not None:
-        headers["x-suffice-rounds"] = str(len(answered.rounds))
-        headers["x-suffice-stopped-by"] = answered.stopped_by
-        headers["x-suffice-stop-reason"] = answered.reason
+        facts["rounds"] = str(len(answered.rounds))
+        facts["stopped-by"] = answered.stopped_by
+        facts["stop-reason"] = answered.reason
         if answered.usd is not None:
-            headers["x-suffice-cost-usd"] = f"{answered.usd:.8g}"
+            facts["cost-usd"] = f"{answered.usd:.8g}"
     return {
-        name: " ".join(text.split())[:_MOST_HEADER].encode("ascii", "replace").decode()
-        for name, text in headers.items()
+        f"x-suffice-{name}": " ".join(text.split())[:_MOST_HEADER]
+        .encode("ascii", "replace")
+        .decode()
+        for name, text in facts.items()
     }
 
 
@@ -304,7 +307,6 @@ class Completion(Form):
             "created": int(time.time()),
             "model": model_id(under_way.served),
         }
-        self._before = as_line(self._frame)[:-1]
 
     def document(self, done: Done) -> Mapping[str, Any]:
         message = {"role": "assistant", "content": done.answered.answer, "refusal": None}
@@ -335,7 +337,7 @@ class Completion(Form):
         return [f"data: {as_line(refusal.document)}\n\n"]
 
     def _event(self, choices: list[Mapping[str, Any]], **further: Any) -> str:
-        return f"data: {self._before},{as_line({'choices': choices, **further})[1:]}\n\n"
+        return f"data: {as_line({**self._frame, 'choices': choices, **further})}\n\n"
 
     def _chunk(self, delta: Mapping[str, str], finish: str | None = None, **further: Any) -> str:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
@@ -491,47 +493,39 @@ class SearchedResponse(Form):
         line = as_line({"type": name, "sequence_number": self._number, **fields})
         return f"event: {name}\ndata: {line}\n\n"
 
-    def _begin_search(self) -> list[str]:
-        item = self._search(len(self._output) + 1, None, "in_progress")
-        at = {"output_index": len(self._output), "item_id": item["id"]}
-        return [
-            self._event("output_item.added", output_index=len(self._output), item=item),
-            self._event("file_search_call.in_progress", **at),
-            self._event("file_search_call.searching", **at),
-        ]
+    def _begin_search(self) -> Iterable[str]:
+        search = self._search(len(self._output) + 1, None, "in_progress")
+        yield self._of_item("added", search)
+        for kind in ("in_progress", "searching"):
+            yield self._of_part(f"file_search_call.{kind}", search["id"])
 
-    def _end_search(self, found: Round | None) -> list[str]:
-        index = len(self._output)
-        item = self._search(index + 1, found, "completed")
-        self._output.append(item)
-        return [
-            self._event("file_search_call.completed", output_index=index, item_id=item["id"]),
-            self._event("output_item.done", output_index=index, item=item),
-        ]
+    def _end_search(self, found: Round | None) -> Iterable[str]:
+        search = self._search(len(self._output) + 1, found, "completed")
+        yield self._of_part("file_search_call.completed", search["id"])
+        yield self._of_item("done", search)
 
-    def _begin_message(self) -> list[str]:
-        item = self._message(None, "in_progress")
-        return [
-            self._event("output_item.added", output_index=len(self._output), item=item),
-            self._of_text("content_part.added", part=_part("")),
-        ]
+    def _begin_message(self) -> Iterable[str]:
+        yield self._of_item("added", self._message(None, "in_progress"))
+        yield self._of_text("content_part.added", part=_part(""))
+
+    def _end(self, done: Done) -> Iterable[str]:
+        answer = done.answered.answer
+        yield self._of_text("output_text.done", text=answer, logprobs=[])
+        yield self._of_text("content_part.done", part=_part(answer))
+        yield self._of_item("done", self._message(answer, "completed"))
+        yield self._event("completed", response=self._document("completed", self._output, done))
+
+    def _of_item(self, kind: Literal["added", "done"], item: dict[str, Any]) -> str:
+        event = self._event(f"output_item.{kind}", output_index=len(self._output), item=item)
+        if kind == "done":
+            self._output.append(item)
+        return event
+
+    def _of_part(self, kind: str, item_id: str, **fields: Any) -> str:
+        return self._event(kind, output_index=len(self._output), item_id=item_id, **fields)
 
     def _of_text(self, kind: str, **fields: Any) -> str:
-        at = {"item_id": self._message(None, "")["id"], "output_index": len(self._output)}
-        return self._event(kind, **at, content_index=0, **fields)
-
-    def _end(self, done: Done) -> list[str]:
-        answer = done.answered.answer
-        item = self._message(answer, "completed")
-        index = len(self._output)
-        lines = [
-            self._of_text("output_text.done", text=answer, logprobs=[]),
-            self._of_text("content_part.done", part=_part(answer)),
-            self._event("output_item.done", output_index=index, item=item),
-        ]
-        self._output.append(item)
-        document = self._document("completed", self._output, done)
-        return [*lines, self._event("completed", response=document)]
+        return self._of_part(kind, self._message(None, "")["id"], content_index=0, **fields)
 
 
 def _part(text: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Required
+from typing import Annotated, Required
 
 from fastapi import APIRouter
 from fastapi.concurrency import run_in_threadpool
@@ -36,13 +36,11 @@ class Failed(Exception):  # noqa: N818 - as a record names the reason
 
 
 # --- bodies ----------------------------------------------------------------------------------------
-def _example(**fields: Any) -> dict[str, Any]:
-    return {"example": fields}
+_BEGUN = {"question": "Where was Ibsen born?", "question_id": "q-17"}
+_KNOWN = {"question_id": "q-17", "gold_answers": ["Skien"], "score": 1.0}
 
 
-class LoopRequest(
-    Body, json_schema_extra=_example(question="Where was Ibsen born?", question_id="q-17")
-):
+class LoopRequest(Body, json_schema_extra={"example": _BEGUN}):
     """A question whose loop begins."""
 
     question: str
@@ -92,7 +90,7 @@ class RoundReply(Decided):
     done: bool
 
 
-class AnswerRequest(Body, json_schema_extra=_example(answer="Skien")):
+class AnswerRequest(Body, json_schema_extra={"example": {"answer": "Skien"}}):
     """The answer of a loop at its end."""
 
     answer: str
@@ -113,9 +111,7 @@ class EndRequest(Body):
     reason: str | None = Field(None, description="why the caller ended it")
 
 
-class QuestionLabel(
-    Body, json_schema_extra=_example(question_id="q-17", gold_answers=["Skien"], score=1.0)
-):
+class QuestionLabel(Body, json_schema_extra={"example": _KNOWN}):
     """A label of a recorded question."""
 
     question_id: str
@@ -150,7 +146,7 @@ class _Session:
     def state(self) -> LoopState:
         if self.over is not None:
             return self.over
-        loop = self.open("is not known")
+        loop = self.open()
         return LoopState(
             id=self.id,
             rounds=len(loop.decisions),
@@ -160,15 +156,12 @@ class _Session:
             **{name: getattr(loop, name) for name in _OF_LOOP},
         )
 
-    def open(self, otherwise: str) -> Loop:
+    def open(self) -> Loop:
         """Return the loop; refuse the request after its end."""
         if self.loop is None:
             why = self.over.reason if self.over is not None else ""
-            raise Refusal(
-                409,
-                f"the loop ended ({why}) and {otherwise}; begin another with POST /v1/loops",
-                code="ended",
-            )
+            said = f"the loop ended ({why}); begin another with POST /v1/loops"
+            raise Refusal(409, said, code="ended")
         return self.loop
 
     def told(self, number: int, content: bytes, following: int) -> RoundReply | None:
@@ -252,7 +245,7 @@ class Loops:
         On return a kill of the service loses nothing of it.
         """
         with self._held(id) as session:
-            loop, content = session.open("observes no further round"), to_json(body)
+            loop, content = session.open(), to_json(body)
             number, digest = len(loop.decisions), hashlib.sha256(content).digest()
             before = session.told(body["round"], digest, number + 1)
             if before is not None:
@@ -274,7 +267,7 @@ class Loops:
     def answer(self, id: str, body: AnswerRequest) -> LoopState:  # noqa: A002
         """Take the answer of a loop that answers once, at its end."""
         with self._held(id) as session:
-            loop = session.open("takes no further answer")
+            loop = session.open()
             self._grow(session, to_json(body))
             loop.answered(body.answer, **body.model_dump(exclude={"answer"}, exclude_unset=True))
             return session.state()
@@ -367,7 +360,7 @@ class Loops:
     # --- ends --------------------------------------------------------------------------------------
     def _end(self, session: _Session, error: Exception | None) -> None:
         """End a held loop and keep its state."""
-        loop = session.open("cannot end again")
+        loop = session.open()
         loop.end(error, mend=False)
         session.over = session.state().model_copy(update={"ended": True})
         session.loop = session.last = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter, Response
@@ -22,14 +22,7 @@ from suffice.live.privacy import Privacy
 from suffice.serve.service import Service
 from suffice.serve.under_way import QuestionEnded
 from suffice.trace.export import OPERATION, agent_attributes, steps_of
-from suffice.trace.rounds.records import (
-    STOPPED_BY,
-    Gold,
-    Question,
-    QuestionRecord,
-    Round,
-    StoppedBy,
-)
+from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Round
 
 _SECOND = 1_000_000_000
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
@@ -155,7 +148,7 @@ class Spans:
             record = QuestionRecord(
                 question=question if veiled is None else veiled.question,
                 rounds=tuple(rounds),
-                stopped_by=_AS_RECORDED.get(ended.stopped_by),
+                stopped_by=ended.recorded_as,
                 policy_hash=ended.policy_hash,
             )
             root.set_attributes(agent_attributes(record))
@@ -181,10 +174,3 @@ class Spans:
                 )
             )
         root.end()
-
-
-_AS_RECORDED: Mapping[str, StoppedBy] = {
-    **{known: known for known in STOPPED_BY},
-    "gone": "user",
-    "refused": "error",
-}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -17,7 +17,7 @@ from suffice.live.answering import Answered, LiveLoop, Tokens
 from suffice.live.loop import Loop
 from suffice.loops.calls import ComingAnswer
 from suffice.serve.guard import Refusal, refusal_of
-from suffice.trace.rounds.records import Passage, Round, StoppedBy
+from suffice.trace.rounds.records import STOPPED_BY, Passage, Round, StoppedBy
 
 if TYPE_CHECKING:
     from suffice.serve.service import Places, Served, Service
@@ -61,6 +61,11 @@ class QuestionEnded:
         """The failure; empty: there is none."""
         return self.reason if self.stopped_by in ("error", "gone", "refused") else ""
 
+    @property
+    def recorded_as(self) -> StoppedBy | None:
+        """The end as a record states it; ``None``: the question goes on."""
+        return _RECORDED.get(self.stopped_by)
+
 
 class Observer(Protocol):
     """Hears of every ended question, from any thread; must be quick and not fail."""
@@ -68,6 +73,11 @@ class Observer(Protocol):
     def on(self, ended: QuestionEnded) -> None: ...
 
 
+_RECORDED: Mapping[str, StoppedBy] = {
+    **{known: known for known in STOPPED_BY},
+    "gone": "user",
+    "refused": "error",
+}
 HUNG_UP = 499
 _HUNG_UP = "the client hung up"
 _QUIET_S = 10.0  # between signs of life
@@ -221,13 +231,11 @@ class UnderWay:
             told = self._answer()
         except Cut:
             self._end(None, "gone", self._why)
-            self.watched.concluded(None, "user", self._why)
             told = Refusal(HUNG_UP, self._why)
         except Exception as error:  # noqa: BLE001
             if not isinstance(error, SufficeError) or isinstance(error, InternalError):
                 _LOG.exception("question %s failed", self.trace_id)
             self._end(None, "error" if self.watched.rounds else "refused", str(error))
-            self.watched.concluded(None, "error", str(error))
             told = refusal_of(error)
         finally:
             try:
@@ -250,10 +258,6 @@ class UnderWay:
                 earlier=self.earlier,
                 tell=self._hear if self.streams else None,
             )
-        last = answered.rounds[-1]
-        whole = len(answered.rounds) == len(watched.rounds)
-        watched.concluded(last if whole else None, answered.stopped_by, answered.reason)
-        tokens = Tokens.of(answered.rounds)
         self._end(answered, answered.stopped_by, answered.reason)
         with suppress(SufficeWarning):  # a record that fails costs no answer, even under -W error
             watched.end()  # what is told whole is in the record, whatever happens then
@@ -267,7 +271,7 @@ class UnderWay:
             )
         if self.streams and answered.answer != told:
             self._put(Text(answered.answer.removeprefix(told)))
-        return Done(answered=answered, tokens=tokens)
+        return Done(answered=answered, tokens=Tokens.of(answered.rounds))
 
     def retrieve(self, query: str, k: int) -> Sequence[Passage]:
         """Pass a query to the retriever, and tell of it."""
@@ -289,7 +293,8 @@ class UnderWay:
             self._put(ended)
 
     def _end(self, answered: Answered | None, stopped_by: Any, reason: str) -> None:
-        rounds = self.watched.rounds if answered is None else answered.rounds
+        observed = self.watched.rounds
+        rounds = observed if answered is None else answered.rounds
         ended = QuestionEnded(
             trace_id=self.trace_id,
             endpoint=self.endpoint,
@@ -306,3 +311,5 @@ class UnderWay:
             usd=None if answered is None else answered.usd,
         )
         self.service.tell(ended)
+        last = rounds[-1] if answered is not None and len(rounds) == len(observed) else None
+        self.watched.concluded(last, _RECORDED[stopped_by], reason)
