@@ -208,8 +208,8 @@ class Loops:
 
     # --- the routes --------------------------------------------------------------------------------
     def begin(self, body: LoopRequest) -> LoopState:
-        """Begin the loop of a question. A question_id under way is refused."""
-        served, watch = self._service.follow(body.policy)
+        """Begin the loop of a question; refuse a ``question_id`` in progress."""
+        served = self._service.served(body.policy)
         held = body.model_dump(exclude={"policy", "question"})
         now = self._clock()
         with self._lock:
@@ -224,7 +224,7 @@ class Loops:
                 )
             session = _Session(
                 id=f"loop-{secrets.token_hex(16)}",
-                loop=watch.question(body.question, **held).begin(),
+                loop=served.follows.question(body.question, **held).begin(),
                 served=served,
                 begun=now,
                 touched=now,

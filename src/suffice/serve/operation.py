@@ -182,7 +182,6 @@ class _Watching:
             self._show(name, dict.fromkeys(KINDS, 0.0))
 
     async def run(self) -> None:
-        """Look again and again, in a thread."""
         while True:
             await asyncio.to_thread(self._look)
             await asyncio.sleep(self._settings.seconds)

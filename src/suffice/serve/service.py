@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -55,7 +54,7 @@ class Served:
     hash: str | None
     live: LiveLoop | None
     watch: Watch
-    follows: Watch | None
+    follows: Watch  # of clients' loops
     notes: tuple[str, ...] = ()
 
     @property
@@ -89,7 +88,7 @@ class Wanted(BaseModel, populate_by_name=True, frozen=True):
 
 
 class Places:
-    """Places for questions that are answered at once, with a bounded queue; for one event loop."""
+    """Places for questions answered at once, with a bounded queue; for one event loop."""
 
     def __init__(self, limits: LimitSettings) -> None:
         self._limits = limits
@@ -138,7 +137,6 @@ class Service:
         self._recording: dict[str, Any] = {"record": record, "texts": texts}
         self._explore = explore
         self._watches: list[Watch] = []
-        self._lock = threading.Lock()
         sources: Mapping[str, StopPolicy | str | Path | None] = policies or {DEFAULT_POLICY: None}
         self.policies: Mapping[str, Served] = {  # the default first
             name: self._made(name, source) for name, source in sources.items()
@@ -176,14 +174,15 @@ class Service:
         try:
             pipeline = None if ground is None else ground.settings.pipeline
             chosen = choose_policy(source, pipeline=pipeline)
-            file = PolicyFile(chosen.policy, chosen.max_rounds)
-            if ground is None:
-                watch = self._following(file)
-            else:
+            if ground is not None:
                 live = LiveLoop.of(chosen, ground.model, ground.settings, notes.append)
                 live = live.with_models(ground.encoder, ground.retrieval, notes.append)
-                file = PolicyFile(live.policy, chosen.max_rounds)
-                watch = self._answering(name, live, ground)
+            policy = chosen.policy if live is None else live.policy
+            file = PolicyFile(policy, chosen.max_rounds)
+            follows = self._following(file)
+            answers = (
+                None if ground is None or live is None else self._answering(name, live, ground)
+            )
         except SufficeError as error:
             raise UsageError(f"policy {name!r}: {error}") from error
         budget = chosen.max_rounds if live is None else live.loop.rounds
@@ -194,8 +193,8 @@ class Service:
             file=file,
             hash=hash_of(file.policy),
             live=live,
-            watch=watch,
-            follows=watch if live is None else None,
+            watch=answers or follows,
+            follows=follows,
             notes=tuple(notes),
         )
 
@@ -231,17 +230,9 @@ class Service:
         )
 
     def _watch(self, policy: StopPolicy | PolicyFile, **settings: Any) -> Watch:
-        """Make a watch that is closed with the service."""
         watch = Watch(policy, **self._recording, **settings)
         self._watches.append(watch)
         return watch
-
-    def follow(self, name: str | None) -> tuple[Served, Watch]:
-        """Return the policy of this name and the watch of clients' loops under it."""
-        served = self.served(name)
-        with self._lock:
-            served.follows = served.follows or self._following(served.file)
-        return served, served.follows
 
     # --- questions ---------------------------------------------------------------------------------
     async def ask(
@@ -313,7 +304,6 @@ class Service:
         return not (places.taken or places.waiting)
 
     def close(self) -> None:
-        """Close the records."""
         self.ready = False
         for watch in self._watches:
             watch.close()

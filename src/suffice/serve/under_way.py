@@ -86,22 +86,16 @@ _LOG = logging.getLogger("suffice.serve")
 
 @dataclass(frozen=True, slots=True)
 class Searching:
-    """A query to the retriever."""
-
     query: str
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A piece of the answer."""
-
     piece: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """The whole answer."""
-
     answered: Answered
     tokens: Tokens
 

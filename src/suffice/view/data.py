@@ -88,8 +88,6 @@ class PolicyColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Progress of the measurements in the background."""
-
     done: int = 0
     of: int = 1
     doing: str = "opening the record"
@@ -157,12 +155,10 @@ class RecordView:
 
     # --- in the background -----------------------------------------------------------------------
     def start(self) -> RecordView:
-        """Measure in a thread of its own."""
         started(self.work, "measuring")
         return self
 
     def stop(self) -> None:
-        """Stop measuring after the present step."""
         self._ended = True
 
     def work(self) -> None:
@@ -311,7 +307,6 @@ class RecordView:
 
     # --- figures ---------------------------------------------------------------------------------
     def facts(self) -> dict[str, Any]:
-        """Return the facts of the record for the overview."""
         traces, axis = self.traces, self.axis
         counts = np.bincount(self.splits.codes + 1, minlength=len(self.splits.distinct) + 1)
         names = ["", *self.splits.distinct.to_pylist()]
@@ -370,7 +365,6 @@ class RecordView:
     def differences(
         self, one: PolicyColumns, other: PolicyColumns, rows: NDArray[np.bool_]
     ) -> dict[str, Interval | None]:
-        """Return the paired differences of two policies in score and cost."""
         cost = None
         if one.cost is not None and other.cost is not None:
             cost = self.interval(one.cost - other.cost, rows)

@@ -177,7 +177,6 @@ def _contains(texts: pa.Array, word: str) -> Mask:
 
 
 def rows_shown(view: RecordView, rows: Rows, policies: Sequence[PolicyColumns]) -> list[Any]:
-    """Return the table rows of questions: their texts and where each policy stops."""
     traces = view.traces
     texts, types = _texts(view.questions, rows), _texts(view.types, rows)
     ids = view.question_ids.take(pa.array(rows)).to_pylist()
@@ -222,7 +221,6 @@ _PLACE = re.compile(r"at character (\d+)")
 
 
 def figures(view: RecordView, split: str) -> dict[str, Any]:
-    """Return facts of the record and every policy's figures on a split."""
     split = view.split_of(split)
     rows = view.in_split(split)
     policies = [view.figures_of(policy, rows) for policy in list(view.policies)]
@@ -230,7 +228,6 @@ def figures(view: RecordView, split: str) -> dict[str, Any]:
 
 
 def question_page(view: RecordView, wanted: PageWanted) -> dict[str, Any]:
-    """Return a page of a selection with the cursors of its neighbors."""
     selected, before = rows_of(view, wanted.selection), 0
     if wanted.cursor is not None:
         found = np.flatnonzero(selected == wanted.cursor)
@@ -375,7 +372,6 @@ def _text(text: str | None) -> str | None:
 
 # --- a tried rule --------------------------------------------------------------------------------
 def what_if(view: RecordView, rule: str, against: str, split: str) -> dict[str, Any]:
-    """Return where a rule stops questions, and its differences to other policies."""
     split = view.split_of(split)
     try:
         parse(rule)
@@ -420,7 +416,6 @@ def _changes(one: PolicyColumns, other: PolicyColumns, rows: NDArray[np.bool_]) 
 
 # --- two policies --------------------------------------------------------------------------------
 def compared(view: RecordView, one: str, other: str, rule: str, split: str) -> dict[str, Any]:
-    """Return two policies' figures, paired differences and counts of different questions."""
     split = view.split_of(split)
     rows = view.in_split(split)
     first, second = view.policy(one, rule), view.policy(other, rule)

@@ -35,7 +35,6 @@ _STYLE = files("suffice.report").joinpath("page.css")
 
 
 def assets() -> dict[str, bytes]:
-    """Return the page's files by name, with the report's style."""
     folder = files("suffice.view").joinpath("static")
     page = {entry.name: entry.read_bytes() for entry in folder.iterdir() if entry.is_file()}
     return {**page, "page.css": _STYLE.read_bytes()}
@@ -74,7 +73,6 @@ class Shown:
         self.ended = True
 
     def open(self) -> None:
-        """Open the record."""
         if self._open_again is None:
             return
         self._stamp = self._look()
@@ -147,7 +145,6 @@ class Shown:
 
 
 def viewer_app(shown: Shown) -> FastAPI:
-    """Make the application of a viewer."""
     app = application([viewer_router(shown)], Door(content=PAGE_CONTENT))
 
     @app.exception_handler(NotReadyError)
@@ -217,7 +214,6 @@ def viewer_router(shown: Shown) -> APIRouter:
 
     @router.get("/page.css", include_in_schema=False)
     async def style() -> FileResponse:
-        """Give the report's style."""
         return FileResponse(str(_STYLE))
 
     return router
@@ -228,7 +224,7 @@ def _reply(told: object) -> Response:
 
 
 def document(value: object) -> bytes:
-    """Return strict, compact JSON."""
+    """Return strict JSON, as short as it gets."""
     text = json.dumps(as_json(value), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "backslashreplace")
 
