@@ -16,7 +16,7 @@ from suffice.contracts import Message
 from suffice.live.answering import Answered, Tokens
 from suffice.serve.guard import Refusal
 from suffice.serve.service import PREFIX, Served, Service, Wanted
-from suffice.serve.under_way import Done, Endpoint, RoundEnded, Searching, Text, Told, UnderWay
+from suffice.serve.under_way import Endpoint, RoundEnded, Searching, Text, Told, UnderWay
 from suffice.trace.rounds.records import Passage, Round
 
 _MOST_HEADER = 400  # letters of a value
@@ -175,9 +175,10 @@ def suffice_object(under_way: UnderWay, answered: Answered, asked: Asked) -> dic
 
 
 def usage_object(
-    tokens: Tokens, read: str = "prompt", made: str = "completion"
+    answered: Answered, read: str = "prompt", made: str = "completion"
 ) -> dict[str, Any] | None:
     """Return the usage of all rounds; ``None``: not all is known."""
+    tokens = Tokens.of(answered.rounds)
     if tokens.prompt is None or tokens.completion is None:
         return None
     return {
@@ -223,10 +224,10 @@ class Form:
             said = {**headers_of(under_way), "cache-control": "no-store", "x-accel-buffering": "no"}
             return StreamingResponse(form.events(), media_type="text/event-stream", headers=said)
         try:
-            done = await under_way.done()
+            answered = await under_way.done()
         finally:
             under_way.leave()
-        return JSONResponse(form.document(done), headers=headers_of(under_way, done.answered))
+        return JSONResponse(form.document(answered), headers=headers_of(under_way, answered))
 
     async def events(self) -> AsyncIterator[str]:
         """Yield the server-sent events of a question, and leave it at their end."""
@@ -244,7 +245,7 @@ class Form:
         finally:
             self._under_way.leave()
 
-    def document(self, done: Done) -> Mapping[str, Any]:
+    def document(self, answered: Answered) -> Mapping[str, Any]:
         raise NotImplementedError
 
     def begin(self) -> Iterable[str]:
@@ -308,14 +309,14 @@ class Completion(Form):
             "model": model_id(under_way.served),
         }
 
-    def document(self, done: Done) -> Mapping[str, Any]:
-        message = {"role": "assistant", "content": done.answered.answer, "refusal": None}
+    def document(self, answered: Answered) -> Mapping[str, Any]:
+        message = {"role": "assistant", "content": answered.answer, "refusal": None}
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
         return {
             **self._frame,
             "choices": [choice],
-            "usage": usage_object(done.tokens),
-            "suffice": suffice_object(self._under_way, done.answered, self._asked),
+            "usage": usage_object(answered),
+            "suffice": suffice_object(self._under_way, answered, self._asked),
         }
 
     def begin(self) -> Iterable[str]:
@@ -324,13 +325,13 @@ class Completion(Form):
     def on(self, told: Told) -> Iterable[str]:
         if isinstance(told, Text):
             return [self._chunk({"content": told.piece})]
-        if not isinstance(told, Done):
+        if not isinstance(told, Answered):
             return super().on(told)
-        said = suffice_object(self._under_way, told.answered, self._asked)
+        said = suffice_object(self._under_way, told, self._asked)
         options = self._body.stream_options
         if options is None or not options.include_usage:
             return [self._chunk({}, "stop", suffice=said)]
-        usage = usage_object(told.tokens)
+        usage = usage_object(told)
         return [self._chunk({}, "stop"), self._event([], usage=usage, suffice=said)]
 
     def failed(self, refusal: Refusal) -> Iterable[str]:
@@ -403,16 +404,16 @@ class SearchedResponse(Form):
         self._number = -1
         self._searching = self._speaking = False
 
-    def document(self, done: Done) -> Mapping[str, Any]:
+    def document(self, answered: Answered) -> Mapping[str, Any]:
         searches = [
             self._search(number, found, "completed")
-            for number, found in enumerate(done.answered.rounds, start=1)
+            for number, found in enumerate(answered.rounds, start=1)
         ]
-        output = [*searches, self._message(done.answered.answer, "completed")]
-        return self._document("completed", output, done)
+        output = [*searches, self._message(answered.answer, "completed")]
+        return self._document("completed", output, answered)
 
     def _document(
-        self, status: str, output: Sequence[Mapping[str, Any]], done: Done | None = None
+        self, status: str, output: Sequence[Mapping[str, Any]], answered: Answered | None = None
     ) -> dict[str, Any]:
         document: dict[str, Any] = {
             "id": f"resp_{self._under_way.trace_id}",
@@ -430,10 +431,10 @@ class SearchedResponse(Form):
             "tool_choice": "auto",
             "tools": [],
             "top_p": None,
-            "usage": None if done is None else _usage(done.tokens),
+            "usage": None if answered is None else _usage(answered),
         }
-        if done is not None:
-            document["suffice"] = suffice_object(self._under_way, done.answered, self._asked)
+        if answered is not None:
+            document["suffice"] = suffice_object(self._under_way, answered, self._asked)
         return document
 
     def _search(self, number: int, found: Round | None, status: str) -> dict[str, Any]:
@@ -469,7 +470,7 @@ class SearchedResponse(Form):
             self._searching = isinstance(told, Searching)
             if isinstance(told, RoundEnded):
                 yield from self._end_search(told.round)
-        elif isinstance(told, Text | Done):
+        elif isinstance(told, Text | Answered):
             if not self._speaking:
                 if self._searching and isinstance(told, Text):  # it found nothing to show
                     yield from self._end_search(None)
@@ -508,12 +509,11 @@ class SearchedResponse(Form):
         yield self._of_item("added", self._message(None, "in_progress"))
         yield self._of_text("content_part.added", part=_part(""))
 
-    def _end(self, done: Done) -> Iterable[str]:
-        answer = done.answered.answer
-        yield self._of_text("output_text.done", text=answer, logprobs=[])
-        yield self._of_text("content_part.done", part=_part(answer))
-        yield self._of_item("done", self._message(answer, "completed"))
-        yield self._event("completed", response=self._document("completed", self._output, done))
+    def _end(self, answered: Answered) -> Iterable[str]:
+        yield self._of_text("output_text.done", text=answered.answer, logprobs=[])
+        yield self._of_text("content_part.done", part=_part(answered.answer))
+        yield self._of_item("done", self._message(answered.answer, "completed"))
+        yield self._event("completed", response=self._document("completed", self._output, answered))
 
     def _of_item(self, kind: Literal["added", "done"], item: dict[str, Any]) -> str:
         event = self._event(f"output_item.{kind}", output_index=len(self._output), item=item)
@@ -543,8 +543,8 @@ def _result(passage: Passage, number: int) -> dict[str, Any]:
     }
 
 
-def _usage(tokens: Tokens) -> dict[str, Any] | None:
-    usage = usage_object(tokens, "input", "output")
+def _usage(answered: Answered) -> dict[str, Any] | None:
+    usage = usage_object(answered, "input", "output")
     if usage is not None:
         usage["input_tokens_details"]["cache_write_tokens"] = 0
         usage["output_tokens_details"] = {"reasoning_tokens": 0}

@@ -283,7 +283,7 @@ class Service:
             earlier=earlier[max(0, len(earlier) - self.limits.turns) :],
             streams=streams,
         )
-        await under_way.begin(self.places, hung_up)
+        await under_way.begin(hung_up)
         return under_way
 
     def tell(self, ended: QuestionEnded) -> None:

@@ -20,7 +20,7 @@ from suffice.serve.guard import Refusal, refusal_of
 from suffice.trace.rounds.records import STOPPED_BY, Passage, Round, StoppedBy
 
 if TYPE_CHECKING:
-    from suffice.serve.service import Places, Served, Service
+    from suffice.serve.service import Served, Service
 
 
 Endpoint = Literal["chat", "responses", "decisions", "loops"]
@@ -94,20 +94,14 @@ class Text:
     piece: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    answered: Answered
-    tokens: Tokens
-
-
-Told = Searching | RoundEnded | Text | Done | None  # None: nothing happened for a while
+Told = Searching | RoundEnded | Text | Answered | None  # None: nothing happened for a while
 
 
 @dataclass(kw_only=True, eq=False)
 class UnderWay:
     """A question in progress: a thread of its own answers it, the event loop hears of its steps.
 
-    ``async for told in under_way`` gives the steps, :class:`Done` last; :meth:`leave` ends it.
+    ``async for told in under_way`` gives the steps, the answer last; :meth:`leave` ends it.
     """
 
     service: Service
@@ -139,9 +133,9 @@ class UnderWay:
         return self.watched.question
 
     # --- on the event loop -----------------------------------------------------------------------
-    async def begin(self, places: Places, hung_up: Callable[[], Awaitable[object]] | None) -> None:
+    async def begin(self, hung_up: Callable[[], Awaitable[object]] | None) -> None:
         """Wait for a place and begin; refuse the question where there is none (429, 499, 504)."""
-        self._places = places
+        places = self.service.places
         self._entering = entering = asyncio.create_task(places.enter())
         if hung_up is not None:
             self._watching = asyncio.create_task(self._leave_when(hung_up))
@@ -191,17 +185,17 @@ class UnderWay:
                 too_late = self._too_late()
                 self.leave(str(too_late))
                 raise too_late from None
-            self._ended = isinstance(told, Done | Refusal)
+            self._ended = isinstance(told, Answered | Refusal)
             if isinstance(told, Refusal):
                 raise told
             yield told
 
-    async def done(self) -> Done:
+    async def done(self) -> Answered:
         """Wait for the answer; raise a refusal where there is none."""
         ended: Told = None
         async for told in self:  # to its end, so that nothing is left to be closed
             ended = told
-        if not isinstance(ended, Done):
+        if not isinstance(ended, Answered):
             raise InternalError("a question ended without an end")
         return ended
 
@@ -220,7 +214,7 @@ class UnderWay:
 
     def _run(self) -> None:
         """Answer the question; in every case free the place, then tell whoever waits."""
-        told: Done | Refusal = refusal_of(InternalError())
+        told: Answered | Refusal = refusal_of(InternalError())
         try:
             told = self._answer()
         except Cut:
@@ -236,10 +230,10 @@ class UnderWay:
                 self.watched.end()
             finally:
                 with suppress(RuntimeError):  # the event loop is over
-                    self._here.call_soon_threadsafe(self._places.leave)
+                    self._here.call_soon_threadsafe(self.service.places.leave)
                 self._put(told)
 
-    def _answer(self) -> Done | Refusal:
+    def _answer(self) -> Answered | Refusal:
         watched, live = self.watched, self.live
         watched.begin()
         with may_be_cut():
@@ -265,7 +259,7 @@ class UnderWay:
             )
         if self.streams and answered.answer != told:
             self._put(Text(answered.answer.removeprefix(told)))
-        return Done(answered=answered, tokens=Tokens.of(answered.rounds))
+        return answered
 
     def retrieve(self, query: str, k: int) -> Sequence[Passage]:
         """Pass a query to the retriever, and tell of it."""
