@@ -107,6 +107,13 @@ class RecordView:
         self.traces: TraceSet = measures.traces
         self.questions: Texts = Texts.of(self.traces.first_rounds("question"))
         self.types: Texts = Texts.of(self.traces.first_rounds("question_type"))
+        self.splits: Texts = Texts.of(self.traces.first_rounds("split"))
+        self.question_ids: pa.ChunkedArray = self.traces.first_rounds("question_id")
+        self.n_questions: int = self.traces.n_questions
+        self.scored_split: str = (
+            EVAL_SPLIT if EVAL_SPLIT in self.splits.distinct.to_pylist() else ""
+        )
+        """The default split of figures; empty: all questions."""
         # measured so far
         self.policies: list[PolicyColumns] = []
         self.signals: dict[str, Array] = {}
@@ -124,24 +131,6 @@ class RecordView:
         self._ended = False
         self.orders: dict[object, NDArray[np.intp]] = {}
         """The latest selections."""
-
-    # --- known at once ---------------------------------------------------------------------------
-    @property
-    def n_questions(self) -> int:
-        return self.traces.n_questions
-
-    @cached_property
-    def splits(self) -> Texts:
-        return Texts.of(self.traces.first_rounds("split"))
-
-    @cached_property
-    def question_ids(self) -> pa.ChunkedArray:
-        return self.traces.first_rounds("question_id")
-
-    @property
-    def scored_split(self) -> str:
-        """The default split of figures; empty: all questions."""
-        return EVAL_SPLIT if EVAL_SPLIT in self.splits.distinct.to_pylist() else ""
 
     def split_of(self, asked: str) -> str:
         """Return the split of a request: ``*`` is all questions (empty), nothing the default split."""
