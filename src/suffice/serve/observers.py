@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import APIRouter, Response
@@ -85,9 +85,10 @@ class Metrics:
         if ended.error:
             self._failed.labels(*labels).inc()
 
-    def alarm(self, policy: str, kind: str, *, raised: bool) -> None:
-        """Show a kind of alarm of the watch in production."""
-        self._alarms.labels(policy, kind).set(float(raised))
+    def alarms(self, policy: str, gauges: Mapping[str, float]) -> None:
+        """Show which kinds of alarms the watch of a policy raised (above 0)."""
+        for kind, gauge in gauges.items():
+            self._alarms.labels(policy, kind).set(float(gauge > 0))
 
     @property
     def router(self) -> APIRouter:

@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -179,7 +179,7 @@ class _Watching:
         self._problem = ""
         self._followed: dict[str, Following] = {}
         for name in self._policies:
-            self._show(name, dict.fromkeys(KINDS, 0.0))
+            metrics.alarms(name, dict.fromkeys(KINDS, 0.0))
 
     async def run(self) -> None:
         while True:
@@ -194,17 +194,13 @@ class _Watching:
                 following = self._followed.pop(name, None) or self._following(served)
                 following.look()
                 self._followed[name] = following  # after a failure the record is read anew
-                self._show(name, following.production.gauges())
+                self._metrics.alarms(name, following.production.gauges())
                 self._tell(name, following.production.alarms)
             except Exception as error:  # noqa: BLE001
                 problem = problem or f"{type(error).__name__}: {error}"
         if problem not in ("", self._problem):
             _LOG.error("not all policies are watched: %s", problem)
         self._problem = problem
-
-    def _show(self, name: str, gauges: Mapping[str, float]) -> None:
-        for kind, gauge in gauges.items():
-            self._metrics.alarm(name, kind, raised=gauge > 0)
 
     def _following(self, served: Served) -> Following:
         settings = _production_settings(self._settings, served.max_rounds)
