@@ -130,22 +130,18 @@ def _unread(asking: Asking) -> tuple[str, ...]:
 def headers_of(under_way: UnderWay, answered: Answered | None = None) -> dict[str, str]:
     """Return response headers; without an answer those known before it."""
     served = under_way.served
-    facts = {
-        "trace-id": under_way.trace_id,
-        "policy": served.name,
-        "policy-hash": served.hash or "",
-    }
+    facts = {"trace-id": under_way.trace_id, "policy": served.name}
+    facts["policy-hash"] = served.hash or ""
     if answered is not None:
         facts["rounds"] = str(len(answered.rounds))
         facts["stopped-by"] = answered.stopped_by
         facts["stop-reason"] = answered.reason
         if answered.usd is not None:
             facts["cost-usd"] = f"{answered.usd:.8g}"
+    texts = {name: " ".join(text.split())[:_MOST_HEADER] for name, text in facts.items()}
     return {
-        f"x-suffice-{name}": " ".join(text.split())[:_MOST_HEADER]
-        .encode("ascii", "replace")
-        .decode()
-        for name, text in facts.items()
+        f"x-suffice-{name}": text.encode("ascii", "replace").decode()
+        for name, text in texts.items()
     }
 
 

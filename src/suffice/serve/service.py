@@ -180,9 +180,9 @@ class Service:
             policy = chosen.policy if live is None else live.policy
             file = PolicyFile(policy, chosen.max_rounds)
             follows = self._following(file)
-            answers = (
-                None if ground is None or live is None else self._answering(name, live, ground)
-            )
+            watch = follows
+            if ground is not None and live is not None:
+                watch = self._answering(name, live, ground)
         except SufficeError as error:
             raise UsageError(f"policy {name!r}: {error}") from error
         budget = chosen.max_rounds if live is None else live.loop.rounds
@@ -193,7 +193,7 @@ class Service:
             file=file,
             hash=hash_of(file.policy),
             live=live,
-            watch=answers or follows,
+            watch=watch,
             follows=follows,
             notes=tuple(notes),
         )
