@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, runtime_checkable
@@ -592,13 +592,8 @@ class AnswerSet:
 
     def to_json(self) -> dict[str, Any]:
         """Return strict JSON."""
-        return {
-            "answers": [
-                {"answer": answer.answer, "confidence": answer.confidence, "round": answer.round}
-                for answer in self.answers
-            ],
-            "cannot_answer": self.cannot_answer,
-        }
+        answers = [asdict(answer) for answer in self.answers]
+        return {"answers": answers, "cannot_answer": self.cannot_answer}
 
 
 @runtime_checkable
