@@ -7,7 +7,7 @@ classes document them in detail.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -17,17 +17,9 @@ if TYPE_CHECKING:
     from suffice.evaluation.choose.choice import Choice
     from suffice.evaluation.choose.search import SearchResult
     from suffice.evaluation.diagnose.diagnosis import Diagnosis
-    from suffice.evaluation.replay.compare import Comparison
     from suffice.evaluation.replay.named_policies import Wanted
     from suffice.evaluation.replay.results import ReplayResult
-    from suffice.evaluation.settings import (
-        ComparisonSettings,
-        Correction,
-        DiagnosisSettings,
-        Family,
-        Form,
-        LossName,
-    )
+    from suffice.evaluation.settings import Correction, Family, Form, LossName
     from suffice.live.answering import Answered
     from suffice.live.watching import Budgets
     from suffice.measures.measures import Traces
@@ -480,24 +472,3 @@ def ask(
         model = connect(llm, model)
     settings = _settings(AskSettings, locals())
     return answered(question, passages, model, policy=policy, settings=settings)
-
-
-# --- names of before, for one version ---------------------------------------------------------------
-def compare(
-    record: Traces, settings: ComparisonSettings | None = None, **stated: Any
-) -> Comparison:
-    """What :func:`replay` was; its result holds the questions, measured, too."""
-    from suffice.evaluation.replay.compare import compare as compared
-    from suffice.evaluation.settings import ComparisonSettings
-
-    return compared(record, replace(settings or ComparisonSettings(), **stated))
-
-
-def diagnosis(
-    record: Traces, settings: DiagnosisSettings | None = None, **stated: Any
-) -> Diagnosis:
-    """What :func:`diagnose` was."""
-    from suffice.evaluation.diagnose.diagnosis import diagnosis as diagnosed
-    from suffice.evaluation.settings import DiagnosisSettings
-
-    return diagnosed(record, replace(settings or DiagnosisSettings(), **stated))

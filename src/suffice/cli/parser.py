@@ -290,14 +290,13 @@ class Given(dict[str, Any]):
     def settings(self, kind: type[T]) -> T:
         """Return settings with the typed options."""
         values: dict[str, Any] = {}
-        for field, annotation in _fields(kind):
-            own = _field_option(field, annotation)
+        for name, annotation, own in _fields(kind):
             if own is not None and own.dest in self:
-                values[field.name] = self[own.dest]
+                values[name] = self[own.dest]
             elif annotation is CostModel:
-                values[field.name] = self.settings(Charged).cost_model()
+                values[name] = self.settings(Charged).cost_model()
             elif _is_settings(annotation):
-                values[field.name] = self.settings(annotation)
+                values[name] = self.settings(annotation)
         return kind(**values)
 
     def of(self, kind: type) -> dict[str, Any]:
@@ -320,8 +319,8 @@ class Given(dict[str, Any]):
 def field_options(settings: type, *, group: str = "") -> Iterator[FieldOption]:
     """Yield the options of a settings dataclass and of the dataclasses in its fields."""
     group = getattr(settings, "GROUP", group)
-    for field, annotation in _fields(settings):
-        if (own := _field_option(field, annotation, group)) is not None:
+    for _, annotation, own in _fields(settings, group):
+        if own is not None:
             yield own
         elif _is_settings(annotation):
             inner = Charged if annotation is CostModel else annotation
@@ -393,15 +392,8 @@ def annotated_option(
     return FieldOption(name, kind, shown, option, required=required, group=group)
 
 
-def _field_option(
-    field: dataclasses.Field[Any], annotation: Any, group: str = ""
-) -> FieldOption | None:
-    made = MISSING if field.default_factory is MISSING else field.default_factory()
-    default = made if field.default is MISSING else field.default
-    return annotated_option(field.name, annotation, default, group)
-
-
-def _fields(settings: type) -> Iterator[tuple[dataclasses.Field[Any], Any]]:
+def _fields(settings: type, group: str = "") -> Iterator[tuple[str, Any, FieldOption | None]]:
+    """Yield the fields with their annotations and options."""
     annotations = annotations_of(settings)
     for base in settings.__mro__[1:-1]:
         # a subclass that only states another default keeps the option
@@ -410,7 +402,10 @@ def _fields(settings: type) -> Iterator[tuple[dataclasses.Field[Any], Any]]:
                 annotations[name] = annotation
     for field in dataclasses.fields(settings):
         if field.init:
-            yield field, annotations[field.name]
+            name, annotation = field.name, annotations[field.name]
+            made = MISSING if field.default_factory is MISSING else field.default_factory()
+            default = made if field.default is MISSING else field.default
+            yield name, annotation, annotated_option(name, annotation, default, group)
 
 
 def annotations_of(settings: Any) -> dict[str, Any]:

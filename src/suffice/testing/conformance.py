@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Literal, NoReturn
 
+import numpy as np
+
 from suffice.contracts import (
     ChatModel,
     Encoder,
@@ -116,8 +118,6 @@ def check_encoder(encoder: Encoder, texts: Sequence[str], *, tolerance: float = 
     bounds how far any number of a vector may move with the texts it is encoded with. No texts give no
     vectors of the same dimension, and an empty text has a vector.
     """
-    import numpy as np
-
     roles: tuple[Literal["query", "passage"], ...] = ("passage", "query")
     for role in roles:
         whole = encoder.encode(texts, role=role)
@@ -164,10 +164,9 @@ def check_chat_model(model: ChatModel) -> None:
             _broken(f"{n} completions", len(reply.completions))
         if reply.completion_tokens is not None and reply.completion_tokens > 8 * n:
             _broken("at most max_tokens a completion", reply.completion_tokens)
-        if None not in (reply.prompt_tokens, reply.cached_tokens):
-            cached, sent = reply.cached_tokens, reply.prompt_tokens
-            if cached is not None and sent is not None and not 0 <= cached <= sent:
-                _broken("cached tokens are part of the prompt's", (cached, sent))
+        cached, sent = reply.cached_tokens, reply.prompt_tokens
+        if cached is not None and sent is not None and not 0 <= cached <= sent:
+            _broken("cached tokens are part of the prompt's", (cached, sent))
     plain = model.generate(GenerationRequest(prompt=prompt, max_tokens=4))
     if plain.completions[0].tokens is not None:
         _broken("no tokens unless asked for", len(plain.completions[0].tokens))
