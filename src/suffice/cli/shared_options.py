@@ -200,11 +200,16 @@ def written_policy(out: str | None, policy: StopPolicy, traces: TraceSet) -> dic
 
 def tell_policy(written: Path, policy: StopPolicy, traces: TraceSet) -> dict[str, Any]:
     """Print that a policy was written; return its part of the JSON document."""
-    from suffice.policies.policy_file import policy_document, policy_hash
-
     say(
         f"wrote {written}: {policy.facts.summary}; use it with: suffice replay {traces.at} --policy {written}"
     )
+    return policy_entry(written, policy)
+
+
+def policy_entry(written: Path, policy: StopPolicy) -> dict[str, Any]:
+    """Return what JSON documents say of a written policy."""
+    from suffice.policies.policy_file import policy_document, policy_hash
+
     return {"out": str(written), "hash": policy_hash(policy), "policy": policy_document(policy)}
 
 

@@ -20,7 +20,7 @@ from suffice.cli.output import (
     waiting,
 )
 from suffice.cli.parser import Command, FieldOption, Given, command, field_options, make_app
-from suffice.cli.shared_options import Json, Measuring, Sampling, Traces, out_path
+from suffice.cli.shared_options import Json, Measuring, Sampling, Traces, out_path, policy_entry
 from suffice.contracts import StopPolicy
 from suffice.errors import UsageError
 from suffice.evaluation.settings import USUAL_LOSS, ChoiceSettings, ScoredSettings
@@ -28,7 +28,7 @@ from suffice.options import Option
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import LABELS, fit_notes
 from suffice.policies.method import FitRun, Fitted, Method, PlanMethod
-from suffice.policies.policy_file import policy_document, policy_hash, save_policy
+from suffice.policies.policy_file import save_policy
 from suffice.policies.registry import find_method, method_names, nameable_methods, refuse_options
 from suffice.results.table import Column, Table
 from suffice.scoring import metric_of_labels
@@ -114,18 +114,12 @@ def _command(method: Method) -> Command:
         stated = {option.dest: option.flag for option in own if option.dest in given}
         with waiting(f"fitting {method.name}"):
             if isinstance(method, PlanMethod) and schema_of(traces) is PLANS:
-                fitted = _fit_plans(method, preset, split, given, stated, traces, reading)
+                fitted = _fit_plans(method, preset, given, stated, traces, reading)
             else:
                 fitted = _fit(method, preset, split, given, stated, traces, reading)
         written = save_policy(fitted.policy, out, max_rounds=fitted.max_rounds)
         if json:
-            print_json(
-                {
-                    "out": str(written),
-                    "hash": policy_hash(fitted.policy),
-                    "policy": policy_document(fitted.policy),
-                }
-            )
+            print_json(policy_entry(written, fitted.policy))
         else:
             put(f"wrote {written}")
             for line in fitted.lines:
@@ -205,7 +199,6 @@ def _told(policy: StopPolicy, method: Method) -> tuple[str, ...]:
 def _fit_plans(
     method: Any,
     preset: Any,
-    split: str,
     given: Given,
     stated: Mapping[str, str],
     traces: str,
@@ -214,7 +207,7 @@ def _fit_plans(
     settings = method.plan_settings(preset)
     read = {option.dest for option in field_options(settings)}
     unread = [flag for dest, flag in stated.items() if dest not in read]
-    unread += ["--metric"] * ("metric" in given) + ["--split"] * (split != FIT_SPLIT)
+    unread += [f"--{name}" for name in ("metric", "split") if name in given]
     if unread:
         raise UsageError(
             f"{unread[0]} has no effect on a {method.name} on plan traces; leave it out"
