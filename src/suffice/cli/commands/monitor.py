@@ -1,4 +1,4 @@
-"""``suffice monitor``: whether a policy still does in use what was promised of it."""
+"""``suffice monitor``: test in production whether a policy keeps its promise."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from suffice.trace.stored_file import EXAMPLE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitorOptions(ProductionSettings):
-    """What is watched, how often, and who is told."""
+    """Options of what to watch, how often, and where to send alarms."""
 
     reference: Annotated[
         str | None,
@@ -89,7 +89,7 @@ def monitor(
 
 
 def _tell(production: Production, log: AlarmLog, *, printed: bool) -> None:
-    """Tell every alarm that was not told yet; one that a hook did not take waits for the next look."""
+    """Send every new alarm; an alarm that a web hook refuses waits for the next look."""
     for alarm in log.untold(production.alarms):
         try:
             log.tell(alarm)
