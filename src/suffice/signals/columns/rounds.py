@@ -95,7 +95,9 @@ class RoundColumns:
             return self._lists[column]
         if isinstance(table, LazyTable) and column in table.column_names:
             # only the fields that are asked for
-            lists = Ragged.reading(lambda field: table.column(column, field), table.slimmest(column))
+            lists = Ragged.reading(
+                lambda field: table.column(column, field), table.slimmest(column)
+            )
         else:
             lists = Ragged.of(self._cells(column))
         self._lists[column] = lists
