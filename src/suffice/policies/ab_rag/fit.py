@@ -42,7 +42,7 @@ _PENALTY = 1.0
 
 
 class _Held:
-    """What a record holds of some signals, read in one pass."""
+    """Some signals of a record, read in one pass."""
 
     def __init__(self, measures: Measures, names: Sequence[str]) -> None:
         traces = measures.traces
@@ -52,22 +52,21 @@ class _Held:
         self._values = {name: values[traces.exists] for name, values in table.values.items()}
 
     def values(self, name: str) -> Array:
-        """Of the recorded rounds, defined ones only; none where it cannot be computed."""
+        """Return a signal's defined values; empty if the record cannot give it."""
         values = self._values.get(name, np.empty(0))
         return values[np.isfinite(values)]
 
     def share(self, name: str) -> float:
-        """Of the recorded rounds, those in which it is defined."""
+        """Return the share of recorded rounds in which a signal is defined."""
         rounds = len(self._values.get(name, ()))
         return len(self.values(name)) / rounds if rounds else 0.0
 
     def remark(self, name: str) -> str:
-        """Where it is undefined, for the end of a sentence; empty when nowhere."""
+        """Say how often a signal is undefined, at the end of a sentence; empty: never."""
         share = self.share(name)
         return "" if share == 1.0 else f" (undefined in {1.0 - share:.1%} of the rounds)"
 
     def require(self, name: str) -> None:
-        """Refuse a record that gives the signal nowhere."""
         if self.share(name):
             return
         why = self._lacks[name]
@@ -78,7 +77,7 @@ class _Held:
 
 
 def _certainty(held: _Held, wanted: Certainty | None) -> tuple[Certainty, str]:
-    """S1, and a line that says which and why."""
+    """Return S1 and the reason for it."""
     if wanted is not None:
         held.require(wanted)
         return wanted, f"certainty (S1) is {wanted}, as asked{held.remark(wanted)}"
@@ -93,7 +92,7 @@ def _certainty(held: _Held, wanted: Certainty | None) -> tuple[Certainty, str]:
 
 
 def _support(held: _Held, wanted: Support | None) -> tuple[Support, str]:
-    """S2 of the corrected preset: ``answer_in_evidence``, or what the record gives in its place."""
+    """Return S2 of the corrected preset and the reason: the first of :data:`SUPPORTS` that is given."""
     if wanted is not None:
         held.require(wanted)
         return wanted, f"S2 is {wanted}, as asked{held.remark(wanted)}"
@@ -107,7 +106,7 @@ def _support(held: _Held, wanted: Support | None) -> tuple[Support, str]:
 
 
 def published_ab_rag(measures: Measures, settings: PublishedSettings) -> ABRagPolicy:
-    """The published preset with the S1 that these traces hold; nothing is fitted."""
+    """Return the published preset with the S1 of these traces, without a fit."""
     others = ("evidence_consistency", SPREAD)
     held = _Held(measures, (*CERTAINTIES, *others))
     (chosen, note), *_ = all_of(
@@ -123,7 +122,7 @@ def published_ab_rag(measures: Measures, settings: PublishedSettings) -> ABRagPo
 
 
 def _levels(held: _Held, certainty: Certainty) -> tuple[float, ...]:
-    """Shares that so many samples can agree in; none for token probabilities, or where it varies."""
+    """Return the possible agreements of the samples; empty for token probabilities, or if they vary."""
     if certainty != "self_consistency":
         return ()
     levels = np.unique(held.values(certainty))
@@ -135,7 +134,7 @@ def _levels(held: _Held, certainty: Certainty) -> tuple[float, ...]:
 
 
 def fit_ab_rag(measures: Measures, split: str, settings: CorrectedSettings) -> ABRagPolicy:
-    """Learn the corrected preset's weights, and its threshold unless one is given."""
+    """Fit the corrected preset's weights, and its threshold unless the settings give one."""
     fitting = measures.only_split(split)
     held = _Held(fitting, (*CERTAINTIES, *SUPPORTS, SPREAD))
     (first, why_first), (second, why_second), _ = all_of(
@@ -181,7 +180,7 @@ def fit_ab_rag(measures: Measures, split: str, settings: CorrectedSettings) -> A
 
 
 def _fit(data: FitData, names: Sequence[str], rows: Mask) -> Combination:
-    """Weights over all rounds of the questions in ``rows`` (n_questions,)."""
+    """Fit weights over all rounds of the questions in ``rows`` (n_questions,)."""
     em, table = data.outcomes.em, data.table
     used = rows[:, None] & np.isfinite(em) & (table.signal(ABSTAINED.name) != 1.0)
     if not used.any():
@@ -200,7 +199,7 @@ def _fit(data: FitData, names: Sequence[str], rows: Mask) -> Combination:
 
 
 def _out_of_fold(data: FitData, names: Sequence[str]) -> Array:
-    """Confidence of every question from weights fitted without its fold, (n_questions, n_rounds)."""
+    """Return each question's confidence from weights fitted without its fold, (n_questions, n_rounds)."""
     out_of_fold = np.full((data.table.n_questions, data.table.n_rounds), np.nan)
     for held_out, others in data.held_out():
         confidence = combined_confidence(data.table, _fit(data, names, others))

@@ -52,7 +52,7 @@ LOOP_FACTS = ("model", "pipeline", "retriever", "pool", "prompt", "step", "tempe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitParts:
-    """Two disjoint sets of labelled questions: one divides the budget, the other sets thresholds."""
+    """Two disjoint sets of labeled questions: one divides the budget, the other sets thresholds."""
 
     optimize: Measures
     calibrate: Measures
@@ -72,7 +72,7 @@ class FitParts:
 
 
 def fit_parts(questions: TraceSet | Measures, split: str, settings: MiCPSettings) -> FitParts:
-    """The splits ``optimize`` and ``calibrate`` where the traces have both, else a division of ``split``."""
+    """Return the splits ``optimize`` and ``calibrate`` if the traces have both, else parts of ``split``."""
     measures = Measures.of(questions)
     refuse_without_gold(measures, "micp", "it promises how often its sets hold the right answer")
     traces = measures.traces
@@ -108,14 +108,8 @@ def fit_parts(questions: TraceSet | Measures, split: str, settings: MiCPSettings
                 "gold answers in both parts"
             )
     counts = [stated[CUT] for _, stated in read if stated]
-    cut = {name: sum(part[name] for part in counts) for name in counts[0]} if counts else {}
-    return FitParts(
-        optimize=optimize,
-        calibrate=calibration,
-        splits=splits,
-        how=how,
-        cut={CUT: cut} if cut else {},
-    )
+    cut = {CUT: {name: sum(part[name] for part in counts) for name in counts[0]}} if counts else {}
+    return FitParts(optimize=optimize, calibrate=calibration, splits=splits, how=how, cut=cut)
 
 
 # --- fitting --------------------------------------------------------------------------------------
@@ -174,7 +168,7 @@ def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolic
 def draft_policy(
     questions: Sequence[TraceSet | Measures], settings: MiCPSettings, preset: Preset = "corrected"
 ) -> MiCPPolicy:
-    """A policy without thresholds or filter, as these records allow it."""
+    """Return a policy for these records, without thresholds or filter."""
     parts = [Measures.of(part) for part in questions]
     records = [part.traces for part in parts]
     rounds = settings.rounds or min(DEFAULT_ROUNDS, *(record.n_rounds for record in records))
@@ -222,7 +216,7 @@ def _clusters(records: Sequence[TraceSet], by: Clustering | None, preset: Preset
 def _filter(
     calibration: TraceSet, preset: Preset, settings: MiCPSettings
 ) -> tuple[RelevanceFilter | None, bool]:
-    """The first stage, and whether the samples already come from what it leaves."""
+    """Return the first stage, and whether the samples already come from filtered passages."""
     stated = calibration.origin.run.get("passage_filter")
     if stated is not None:
         recorded = RelevanceFilter.from_json(stated)
@@ -242,7 +236,7 @@ def _filter(
 def _levels(
     data: Sampled, alpha: Fraction, preset: Preset, settings: MiCPSettings
 ) -> tuple[tuple[Fraction, ...], Allocation | None]:
-    """The error levels of rounds 1..T-1, and the search that found them unless given by hand."""
+    """Return the error levels of rounds 1..T-1, and their search unless they are set by hand."""
     if settings.allocation is None:
         options = {name: getattr(settings, name) for name in ("steps", "weight", "grid")}
         found = search_allocations(data, alpha, preset, (settings.objective,), **options)
@@ -267,7 +261,7 @@ def _levels(
 def _budget(
     thresholds: Stage2, allocation: Allocation | None, settings: MiCPSettings
 ) -> dict[str, Any]:
-    """How the errors are divided, for the policy file."""
+    """Return the division of the errors for the policy file."""
     body: dict[str, Any] = {
         "rounds": [float(level) for level in thresholds.alpha_rounds],
         "answer_set": float(thresholds.alpha_final),
@@ -288,9 +282,9 @@ def _budget(
     }
 
 
-# --- what whoever uses a fitted policy must know ---------------------------------------------------
+# --- notes for users of a fitted policy ------------------------------------------------------------
 def unsampled_notes(held: Sampled) -> list[str]:
-    """Where no right answer was ever sampled, or nothing was."""
+    """Note a calibration without sampled right answers, or without samples."""
     if np.isnan(held.score).all():
         return [
             "the agreement of samples is undefined in every round of the calibration questions (one "
@@ -311,7 +305,7 @@ def few_notes(
     thresholds: Stage2,
     objective: Objective,
 ) -> list[str]:
-    """Where no threshold can fire before the last round, and what would change that."""
+    """Note thresholds that never fire before the last round, and the remedy."""
     if not thresholds.stops or any(stop.value > -math.inf for stop in thresholds.stops):
         return []
     budget = "the policy takes the full budget"
@@ -335,7 +329,7 @@ def few_notes(
 
 
 def tie_notes(held: Sampled, alpha: Fraction, thresholds: Stage2, preset: Preset) -> list[str]:
-    """How many stops strict thresholds lose to ties."""
+    """Note the ties that strict thresholds do not stop."""
     if preset != "published":
         return []
     # what all of the budget would stop by, where a round has no threshold of its own
@@ -355,7 +349,7 @@ def tie_notes(held: Sampled, alpha: Fraction, thresholds: Stage2, preset: Preset
 
 
 def cluster_notes(policy: MiCPPolicy, asked: Clustering | None) -> list[str]:
-    """Where the published preset lacks the paper's clusters."""
+    """Note a published preset without the paper's clusters."""
     if policy.preset != "published" or asked or policy.clusters.by == "embedding":
         return []
     return [
@@ -366,7 +360,7 @@ def cluster_notes(policy: MiCPPolicy, asked: Clustering | None) -> list[str]:
 
 
 def filter_notes(policy: MiCPPolicy) -> list[str]:
-    """What became of the first stage."""
+    """Note a first stage that is missing, not used live, or without effect."""
     chosen = policy.filter
     if chosen is None:
         return [

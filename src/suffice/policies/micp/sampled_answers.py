@@ -33,7 +33,7 @@ from suffice.trace.rounds.trace_set import TraceSet
 def read_samples(
     questions: TraceSet | Measures, draft: MiCPPolicy, scores: Array | None = None
 ) -> Sampled:
-    """Scores and confidences of right clusters, for questions all of which are labelled."""
+    """Return scores and confidences of right clusters for labeled questions."""
     measures = Measures.of(questions)
     traces = measures.traces
     if scores is None:
@@ -65,7 +65,7 @@ class RightShares:
     rounds: int
 
     def __call__(self, traces: TraceSet) -> Array:
-        """Those of the rounds of a record."""
+        """Return the shares of a record."""
         shares = np.full((min(self.rounds, traces.n_rounds), traces.n_questions), np.nan).T
         start = 0
         for block in blocks(only_columns(traces, "gold_answers", "samples", "sample_clusters")):
@@ -95,7 +95,7 @@ class RightShares:
 
 
 def samples_a_round(measures: Measures, rounds: int) -> int:
-    """m, the same in every round up to T of every question."""
+    """Return m, the number of samples in every round up to T of every question."""
     traces = measures.traces
     if not traces.has("samples"):
         raise UsageError(
@@ -125,7 +125,7 @@ def samples_a_round(measures: Measures, rounds: int) -> int:
 def recorded_sets(
     policy: MiCPPolicy, traces: TraceSet, table: PolicyTable, stops: NDArray[np.int16]
 ) -> RecordedSets:
-    """The sets of every question at its stop round (n_questions,), and whether they held."""
+    """Return the sets of every question at its stop round (n_questions,), scored."""
     fired = policy.fired(table)
     answerable = labelled(traces)
     covered = objective = None

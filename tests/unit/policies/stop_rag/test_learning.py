@@ -11,11 +11,10 @@ import pytest
 from tests.stop_rag_traces import World, stop_rag_records
 
 from suffice.errors import UsageError
-from suffice.policies.stop_rag.learning import train_network
 from suffice.policies.stop_rag.states import read_rewards, texts_of_traces
 from suffice.policies.stop_rag.stop_rag_settings import TrainSettings
 from suffice.policies.stop_rag.targets import q_lambda
-from suffice.policies.stop_rag.training import Learned, Trajectories
+from suffice.policies.stop_rag.training import Learned, Trajectories, train_network
 from suffice.testing.traces import to_trace_set
 
 torch = pytest.importorskip("torch", reason="the extra 'learn' is missing")
