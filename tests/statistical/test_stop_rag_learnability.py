@@ -75,7 +75,7 @@ def outcome(world: World, target: Target) -> Outcome:
     differences = np.array(
         [[np.subtract(*scorer.score_texts(each, t)) for t in rounds] for each in fresh.states]
     )
-    stops = stop_rounds(differences, fresh.lengths, found.fitted.best.choice.threshold)
+    stops = stop_rounds(differences, fresh.lengths, found.best.choice.threshold)
     return Outcome(rewards=fresh.rewards, stops=stops, seconds=seconds)
 
 

@@ -46,7 +46,6 @@ def answer_choice(text: str) -> str:
 
 
 def _names(given: object) -> tuple[str, ...]:
-    """Signals by name; a single text may hold several, separated by commas."""
     if not isinstance(given, str):
         return as_tuple(given)
     try:
@@ -140,7 +139,6 @@ def refuse_draws(resamples: int, seed: int, least: int = 1) -> None:
 
 
 def _refuse_own_choice(answer: str) -> None:
-    """Refuse an answer that each policy chooses by its own confidence."""
     if answer == "most-confident":
         raise UsageError(
             "--answer most-confident depends on each policy's own confidence, so candidates cannot be "

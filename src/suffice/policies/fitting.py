@@ -83,11 +83,6 @@ class FitData:
         """The provenance of a number chosen by F1."""
         return {**self.provenance, "f1_kind": self.f1_kind}
 
-    @property
-    def base_rates(self) -> tuple[float, ...]:
-        """Mean EM of each round over labeled questions; NaN without any."""
-        return tuple(_mean_by_round(self.outcomes.em).tolist())
-
 
 def _mean_by_round(em: Array) -> Array:
     counts = np.isfinite(em).sum(axis=0)
@@ -192,7 +187,10 @@ def fit_data(
         )
     read, cut = fit_questions(chosen) if fits else (np.ones(record.n_questions, bool), {})
     chosen.take(read).scores_throughout("fitting", f1_kind)
-    scored = _only_of(scored, read)
+    em, f1, acc = (
+        np.where(read[:, None], values, np.nan) for values in (scored.em, scored.f1, scored.acc)
+    )
+    scored = replace(scored, em=em, f1=f1, acc=acc, labelled=scored.labelled & read)
     if not scored.labelled.any():
         raise UsageError(_all_cut(record, "labelled questions"))
     provenance = {
@@ -218,13 +216,6 @@ def fit_data(
         f1_kind=f1_kind,
         abstention=abstention,
     )
-
-
-def _only_of(scored: Outcomes, read: Mask) -> Outcomes:
-    em, f1, acc = (
-        np.where(read[:, None], values, np.nan) for values in (scored.em, scored.f1, scored.acc)
-    )
-    return replace(scored, em=em, f1=f1, acc=acc, labelled=scored.labelled & read)
 
 
 def refuse_without_gold(measures: Measures, who: str, why: str) -> None:
@@ -358,7 +349,7 @@ def fitted_rule(
             name: fit_calibrator(data, name, kind=calibrator, undefined=undefined)
             for name in needs.calibrated
         },
-        base_rates=data.base_rates if needs.base_rate else (),
+        base_rates=tuple(_mean_by_round(data.outcomes.em).tolist()) if needs.base_rate else (),
         own_signals=own_signals,
         abstention=abstention,
         fitted_on={**data.provenance, **named},

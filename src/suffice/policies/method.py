@@ -19,7 +19,6 @@ from suffice.stats.fields import Fields
 
 if TYPE_CHECKING:  # the registry loads no kind but the one that a file holds
     from suffice.measures.measures import Measures
-    from suffice.policies.rules.policy import Rule
     from suffice.trace.plan_traces import PlanSet
     from suffice.trace.rounds.trace_set import TraceSet
 
@@ -39,22 +38,6 @@ class PolicyKind(ABC):
     @abstractmethod
     def read(self, document: Mapping[str, Any], file: Path) -> StopPolicy:
         """Return the policy of a document; ``file`` is its place, with :func:`weights_beside`."""
-
-
-class RuleKind(PolicyKind):
-    """Rules: a user's own, those of methods, and those of a certified choice."""
-
-    main_field = "rule"
-
-    def read(self, document: Mapping[str, Any], file: Path) -> Rule:
-        """Return the rule with its fitted maps."""
-        from suffice.policies.rules.policy import read_rule
-
-        del file
-        return read_rule(document)
-
-
-RULE_KIND = RuleKind()
 
 
 @runtime_checkable

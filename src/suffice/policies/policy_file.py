@@ -111,7 +111,6 @@ def load_policy(path: str | Path) -> PolicyFile:
 
 
 def _parsed(document: Mapping[str, Any], file: Path) -> PolicyFile:
-    """Return the policy of a document; its weights lie beside ``file``."""
     named, budget = document.get("kind"), document.get("max_rounds")
     kind = find_kind(named) if isinstance(named, str) else None
     try:

@@ -49,7 +49,7 @@ _KINDS: Mapping[str, str] = MappingProxyType(
     {
         "fixed": "suffice.policies.unfitted:KIND",
         **{name: home for name, home in _METHODS.items() if name not in _CONTROLS},
-        **dict.fromkeys(("tasr", "rule", "certified"), "suffice.policies.method:RULE_KIND"),
+        **dict.fromkeys(("tasr", "certified"), "suffice.policies.rules.policy:METHOD"),
     }
 )
 """Controls write rules of kind ``rule``; reading a rule imports no fitting code."""

@@ -31,8 +31,8 @@ from suffice.policies.defaults import (
     CalibratorKind,
 )
 from suffice.policies.fitting import FitData, fit_data, fitted_rule, right_abstentions, warn_of_rule
-from suffice.policies.method import PRESETS, CalibratedSettings, Method, Preset, RuleKind
-from suffice.policies.rules.policy import Rule
+from suffice.policies.method import PRESETS, CalibratedSettings, Method, Preset
+from suffice.policies.rules.policy import Rule, RuleKind
 from suffice.policies.thresholds import cheapest_within_one_error, fill, open_rule
 from suffice.scoring import F1Kind
 
@@ -71,7 +71,6 @@ class _How:
 
     @property
     def undefined(self) -> float | None:
-        """The calibrated value of an undefined margin."""
         return PUBLISHED_UNDEFINED if self.preset == "published" else None
 
 

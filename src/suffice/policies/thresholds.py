@@ -188,7 +188,10 @@ def shortest_threshold(threshold: float, values: ArrayLike, comparison: str = ">
         nearest = round(exact * unit)
         near = {nearest - 1, nearest, nearest + 1}
         near |= {
-            number for end in (low, high) if math.isfinite(end) for number in _about(end, unit)
+            math.floor(Fraction(repr(end)) * unit) + step
+            for end in (low, high)
+            if math.isfinite(end)
+            for step in (0, 1)
         }
         fitting = [
             number / unit
@@ -200,9 +203,3 @@ def shortest_threshold(threshold: float, values: ArrayLike, comparison: str = ">
                 min(fitting, key=lambda number: (abs(Fraction(repr(number)) - exact), number))
             )
     return threshold
-
-
-def _about(end: float, unit: int) -> tuple[int, int]:
-    """Whole multiples of 1 / unit at either side of a number."""
-    below = math.floor(Fraction(repr(float(end))) * unit)
-    return below, below + 1

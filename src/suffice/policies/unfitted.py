@@ -22,8 +22,8 @@ import numpy as np
 from suffice.contracts import Certainty, Explanation, Facts, LoopNeeds, PolicyTable
 from suffice.errors import UsageError
 from suffice.options import Option
-from suffice.policies.method import Method, PolicyKind, Preset, RuleKind
-from suffice.policies.rules.policy import Rule, rule_needs
+from suffice.policies.method import Method, PolicyKind, Preset
+from suffice.policies.rules.policy import Rule, RuleKind, rule_needs
 from suffice.scoring import AnswerChoice
 from suffice.signals.derived import DerivedName
 from suffice.signals.known_signals import SIGNALS, SignalSpec
@@ -109,8 +109,6 @@ Target = Annotated[float, Option(metavar="E", help="stop at this error or less")
 
 
 class _ReadyRule(RuleKind, Method):
-    """A rule whose numbers are all published."""
-
     presets: tuple[Preset, ...] = ("published",)
     fitted: frozenset[Preset] = frozenset()
 
@@ -279,12 +277,8 @@ class _Patience(_ReadyRule):
         )
 
 
-LOOPGAIN, LOOPGAIN_BANDS, OPTILLM, PATIENCE = (
-    _LoopGain(),
-    _LoopGainBands(),
-    _OptiLLM(),
-    _Patience(),
-)
+LOOPGAIN, LOOPGAIN_BANDS = _LoopGain(), _LoopGainBands()
+OPTILLM, PATIENCE = _OptiLLM(), _Patience()
 _READY: tuple[_ReadyRule, ...] = (LOOPGAIN_BANDS, LOOPGAIN, OPTILLM, PATIENCE)
 
 

@@ -216,7 +216,6 @@ def mean_of(half: Half, bound: Bound) -> Array:
 
 
 def _p_values(half: Half, members: NDArray[np.intp], bound: Bound, level: float) -> Array:
-    """Of "the mean is above the bound", (n_members,)."""
     return _over_members(
         members, half, lambda part: p_values_of(half, half.losses(part, bound.of), bound, level)
     )

@@ -280,7 +280,6 @@ def _held_back(policy: NamedPolicy, first: int, rules: set[str]) -> NamedPolicy:
 
 
 def _unfit(policy: NamedPolicy, kept: Measures, settings: ChoiceSettings, book: CostBook) -> str:
-    """Why a policy cannot be chosen; empty: it can."""
     first = settings.min_rounds
     if policy.policy is None:
         return "it needs what a loop does not know, or answers before the first round"

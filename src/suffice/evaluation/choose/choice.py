@@ -274,7 +274,6 @@ class Choice(Tabular):
 
     @property
     def _ended(self) -> float | None:
-        """After how many rounds loops end by themselves on average; ``None``: nearly all run on."""
         ended = self.result.full_costs.get("rounds")
         return ended if ended is not None and ended < 0.95 * self.result.max_rounds else None
 
@@ -354,7 +353,6 @@ class Choice(Tabular):
         return " ".join(said)
 
     def _which(self) -> tuple[str, str]:
-        """The chosen policy, how it was found, and what would be tried where nothing is proven."""
         short = f"{_first(self.title)}."
         likely, promised = "", self.promised
         if promised is not None and promised.guess is not None:
@@ -607,7 +605,6 @@ def _amount(cost: float | None) -> str:
 
 
 def _points(row: Row) -> str:
-    """The loss that a line allows."""
     loss = row.promise.max_loss
     return "" if loss is None else f"{100 * loss:g} point{'' if loss == 0.01 else 's'}"
 

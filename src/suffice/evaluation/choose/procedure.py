@@ -205,7 +205,6 @@ def _learned(kept: Measures, everyone: Candidates, settings: ChoiceSettings) -> 
 def _promised(
     along: Along | None, learned: Learned, promises: Sequence[Promise], asked: int
 ) -> Promised:
-    """What is proven, and what is likely where the promise that was asked for is not."""
     rows = prove(along, learned, promises)
     proven = [n for n in range(asked, len(rows)) if rows[n].proven is not None]
     guess = None
@@ -253,7 +252,6 @@ def in_order(
 def _on_all(
     everyone: Candidates, chosen: Candidate, promised: Promised | None
 ) -> dict[str, Candidate]:
-    """What no label was fitted to: budgets, and what paths prove and guess; measured on all questions."""
     shown = [one for one in everyone.members if one.group == "fixed"]
     paths = [chosen, *([] if promised is None else promised.candidates)]
     shown += [one for one in paths if one.group == "path"]
@@ -305,7 +303,6 @@ def _replayed(
 def _wrong(
     measures: Measures, result: ReplayResult, chosen: Candidate, settings: ChoiceSettings
 ) -> list[dict[str, Any]]:
-    """Where the chosen policy is wrong and the full budget right, in the record's order."""
     scored, traces = measures.scores(settings.f1_kind), measures.traces
     policy = result.policy(chosen.policy.name)
     if measures.seen is not None:

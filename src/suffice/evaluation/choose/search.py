@@ -438,8 +438,6 @@ def search(traces: Traces, settings: SearchSettings) -> SearchResult:
 
 
 class _Split:
-    """Conditions, formulas and thresholds on one split."""
-
     def __init__(
         self,
         measures: Measures,
@@ -529,7 +527,6 @@ class _Split:
 
 
 def _refuse_unseen(part: Measures, settings: SearchSettings) -> None:
-    """Refuse questions that were cut where nothing stands for what lies there."""
     if part.seen is None or not part.seen.of(part.scores(settings.f1_kind)).unseen.any():
         return
     raise UsageError(

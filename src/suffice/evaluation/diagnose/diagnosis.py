@@ -275,7 +275,6 @@ def types_table(types: Sequence[Mapping[str, Any]], baseline: str | None) -> Tab
 
 
 def _mean(values: NDArray[np.float64]) -> float | None:
-    """``None``: of no question, or not known of some."""
     mean = float(values.mean()) if len(values) else np.nan
     return None if np.isnan(mean) else mean
 

@@ -133,7 +133,6 @@ class ReportParts:
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Any:
-        """The part of this name."""
         return self.contents.get(name, _PARTS.get(name))
 
     def to_json(self) -> dict[str, Any]:

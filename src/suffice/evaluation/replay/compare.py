@@ -62,7 +62,6 @@ def transfer_notes(
 
 
 def _fitting(candidate: NamedPolicy) -> Mapping[str, Any]:
-    """What its policy says it was fitted on; empty: nothing."""
     return {} if candidate.policy is None else candidate.policy.facts.fitted_on
 
 
@@ -183,7 +182,6 @@ def _choose_split(measures: Measures, wanted: str | None) -> tuple[Measures, str
 
 
 def _agreement_notes(built: Sequence[NamedPolicy]) -> list[str]:
-    """Which policies learnt from something else than gold answers."""
     names: dict[str, list[str]] = {}
     for candidate in built:
         if LABELS in (fitting := _fitting(candidate)):

@@ -265,7 +265,6 @@ def _set(comparison: Comparison, *, by_id: bool) -> _Set:
 
 
 def _groups(sets: Sequence[_Set]) -> list[list[_Set]]:
-    """Sets that are linked by common questions."""
     groups: list[list[_Set]] = []
     for one in sets:
         linked = [

@@ -318,7 +318,6 @@ def _intervals(
 
 
 def _full_costs(book: CostBook, reader: Reader) -> dict[str, float | None]:
-    """What the full budget costs a question, as it would be run."""
     full = np.full_like(reader.seen.last, reader.seen.budget)
     paid, floors = book.at_stops(CostReads()), book.at_least(CostReads())
     return {

@@ -20,7 +20,6 @@ from suffice.policies.ab_rag.policy import (
     CorrectedSettings,
     PublishedSettings,
     Support,
-    combined_confidence,
 )
 from suffice.policies.fitting import FitData, fit_data, right_abstentions, warn_of_little
 from suffice.policies.thresholds import (
@@ -77,7 +76,6 @@ class _Held:
 
 
 def _certainty(held: _Held, wanted: Certainty | None) -> tuple[Certainty, str]:
-    """Return S1 and the reason for it."""
     if wanted is not None:
         held.require(wanted)
         return wanted, f"certainty (S1) is {wanted}, as asked{held.remark(wanted)}"
@@ -165,12 +163,8 @@ def fit_ab_rag(measures: Measures, split: str, settings: CorrectedSettings) -> A
         threshold = shortest_threshold(best, ends, ">=")
     spread = (f"{SPREAD}{held.remark(SPREAD)}",) if held.remark(SPREAD) else ()
     return ABRagPolicy(
-        weights=weights.weights,
-        undefined=weights.undefined,
-        intercept=weights.intercept,
-        link="logistic",
+        **vars(weights),
         threshold=threshold,
-        reads_abstention=True,
         abstention=data.abstention,
         preset="corrected",
         levels=_levels(held, first),
@@ -184,7 +178,8 @@ def _fit(data: FitData, names: Sequence[str], rows: Mask) -> Combination:
     em, table = data.outcomes.em, data.table
     used = rows[:, None] & np.isfinite(em) & (table.signal(ABSTAINED.name) != 1.0)
     if not used.any():
-        return Combination(dict.fromkeys(names, 0.0), {}, 0.0, "logistic", reads_abstention=True)
+        weights = dict.fromkeys(names, 0.0)
+        return Combination(weights=weights, link="logistic", reads_abstention=True)
     absent = {name: np.isnan(table.signal(name)) for name in names}
     some = [name for name in names if (absent[name] & used).any()]
     features = np.empty((int(used.sum()), len(names) + len(some)))  # a column at a time, for memory
@@ -193,15 +188,18 @@ def _fit(data: FitData, names: Sequence[str], rows: Mask) -> Combination:
     for index, name in enumerate(some, len(names)):
         features[:, index] = absent[name][used]
     fitted = fit_logistic(features, em[used], penalty=_PENALTY)
-    undefined = dict(zip(some, fitted.weights[len(names) :], strict=True))
-    weights = dict(zip(names, fitted.weights, strict=False))
-    return Combination(weights, undefined, fitted.intercept, "logistic", reads_abstention=True)
+    return Combination(
+        weights=dict(zip(names, fitted.weights, strict=False)),
+        undefined=dict(zip(some, fitted.weights[len(names) :], strict=True)),
+        intercept=fitted.intercept,
+        link="logistic",
+        reads_abstention=True,
+    )
 
 
 def _out_of_fold(data: FitData, names: Sequence[str]) -> Array:
-    """Return each question's confidence from weights fitted without its fold, (n_questions, n_rounds)."""
     out_of_fold = np.full((data.table.n_questions, data.table.n_rounds), np.nan)
     for held_out, others in data.held_out():
-        confidence = combined_confidence(data.table, _fit(data, names, others))
+        confidence = _fit(data, names, others).confidence(data.table)
         out_of_fold[held_out] = confidence[held_out]
     return out_of_fold

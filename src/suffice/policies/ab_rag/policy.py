@@ -70,39 +70,38 @@ class Plateau:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Combination:
-    """The parts of :class:`ABRagPolicy` that make a confidence."""
+    """The weights that make a confidence of signals; see :class:`ABRagPolicy`."""
 
     weights: Mapping[str, float]
-    undefined: Mapping[str, float]
-    intercept: float
-    link: Link
-    reads_abstention: bool
+    link: Link = "clip"
+    intercept: float = 0.0
+    undefined: Mapping[str, float] = field(default_factory=dict)
+    reads_abstention: bool = False
 
+    def confidence(self, table: PolicyTable) -> Array:
+        """Return Conf (paper 2, Eq. 4), (n_questions, n_rounds) in [0, 1], NaN where undefined."""
+        # round by round, as signals are stored
+        total = np.full((table.n_rounds, table.n_questions), self.intercept)
+        for name, weight in self.weights.items():
+            values = table.signal(name).T
+            part = weight * values
+            if name in self.undefined:
+                part = np.where(np.isnan(values), self.undefined[name], part)
+            total += part
+        total = self.linked(total)
+        if self.reads_abstention:
+            total[table.signal(_ABSTAINED).T == 1.0] = 0.0
+        return total.T
 
-def _linked(link: Link, total: Array) -> Array:
-    return sigmoids(total) if link == "logistic" else np.clip(total, 0.0, 1.0)
-
-
-def combined_confidence(table: PolicyTable, parts: Combination | ABRagPolicy) -> Array:
-    """Return the confidence in every round, (n_questions, n_rounds), NaN where undefined."""
-    # round by round, as signals are stored
-    total = np.full((table.n_rounds, table.n_questions), parts.intercept)
-    for name, weight in parts.weights.items():
-        values = table.signal(name).T
-        part = weight * values
-        if name in parts.undefined:
-            part = np.where(np.isnan(values), parts.undefined[name], part)
-        total += part
-    total = _linked(parts.link, total)
-    if parts.reads_abstention:
-        total[table.signal(_ABSTAINED).T == 1.0] = 0.0
-    return total.T
+    def linked(self, total: Array) -> Array:
+        """Return the confidence of a weighted sum."""
+        return sigmoids(total) if self.link == "logistic" else np.clip(total, 0.0, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ABRagPolicy:
+class ABRagPolicy(Combination):
     """Stops at the first round whose confidence is at least ``threshold``.
 
     The confidence is the sum of ``intercept`` and the weighted signals, S1 first: clipped to [0, 1], or its
@@ -115,12 +114,7 @@ class ABRagPolicy:
     ['0.3458 0.47', '0.5792 0.70']
     """
 
-    weights: Mapping[str, float]
     threshold: float = PUBLISHED_THRESHOLD
-    link: Link = "clip"
-    intercept: float = 0.0
-    undefined: Mapping[str, float] = field(default_factory=dict)
-    reads_abstention: bool = False
     abstention: tuple[str, ...] | None = None
     preset: str | None = None
     levels: tuple[float, ...] = ()
@@ -240,7 +234,7 @@ class ABRagPolicy:
     @property
     def reachable(self) -> tuple[float, float]:
         """Lowest and highest possible confidence without abstentions."""
-        low, high = _linked(self.link, np.array(self._range(self.weights))).tolist()
+        low, high = self.linked(np.array(self._range(self.weights))).tolist()
         return low, high
 
     def _range(self, names: Iterable[str]) -> tuple[float, float]:
@@ -263,7 +257,7 @@ class ABRagPolicy:
         plateaus = []
         for below, level in pairwise(sorted(self.levels)):
             ends = np.array([high + weight * below, low + weight * level])
-            most, least = _linked(self.link, ends).tolist()
+            most, least = self.linked(ends).tolist()
             if most < least:
                 plateaus.append(Plateau(most, least, name, level))
         return tuple(plateaus)
@@ -286,10 +280,6 @@ class ABRagPolicy:
             reason=f"confidence {said}{against} at round {round_number}: {listed}",
             values={**shown, "confidence": confidence},
         )
-
-    def confidence(self, table: PolicyTable) -> Array:
-        """Return Conf (paper 2, Eq. 4), (n_questions, n_rounds) in [0, 1], NaN where undefined."""
-        return combined_confidence(table, self)
 
     def fires(self, table: PolicyTable) -> Mask:
         """Return where the confidence reaches the threshold."""

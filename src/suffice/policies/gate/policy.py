@@ -111,11 +111,6 @@ class GatePolicy:
         return self.settings.preset
 
     @property
-    def fitted_on(self) -> Mapping[str, Any]:
-        """The questions or plans of its fit; decides nothing."""
-        return self.settings.fitted_on
-
-    @property
     def needs(self) -> LoopNeeds:
         """The samples of SC; a gate of plan traces refuses every loop."""
         return loop_needs(
@@ -129,7 +124,7 @@ class GatePolicy:
         return Facts(
             name="gate-corrected" if self.preset == "corrected" else "gate",
             summary=self._summary,
-            fitted_on=self.fitted_on,
+            fitted_on=self.settings.fitted_on,
             notes=() if why is None else (f"it equals the full budget: {why}",),
             max_rounds=self.rounds,
         )

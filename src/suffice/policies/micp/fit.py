@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -156,12 +156,7 @@ def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolic
             "calibration_questions": held.n,
             "first_round_scores": {"values": values.tolist(), "counts": counts.tolist()},
         },
-        notes=(
-            *warned,
-            *filter_notes(draft),
-            *tie_notes(held, alpha, thresholds, preset),
-            *cluster_notes(draft, settings.clusters),
-        ),
+        notes=(*warned, *_notes(draft, held, alpha, thresholds, settings.clusters)),
     )
 
 
@@ -261,7 +256,6 @@ def _levels(
 def _budget(
     thresholds: Stage2, allocation: Allocation | None, settings: MiCPSettings
 ) -> dict[str, Any]:
-    """Return the division of the errors for the policy file."""
     body: dict[str, Any] = {
         "rounds": [float(level) for level in thresholds.alpha_rounds],
         "answer_set": float(thresholds.alpha_final),
@@ -328,10 +322,30 @@ def few_notes(
     ]
 
 
-def tie_notes(held: Sampled, alpha: Fraction, thresholds: Stage2, preset: Preset) -> list[str]:
-    """Note the ties that strict thresholds do not stop."""
-    if preset != "published":
-        return []
+def _notes(
+    policy: MiCPPolicy, held: Sampled, alpha: Fraction, thresholds: Stage2, asked: Clustering | None
+) -> Iterator[str]:
+    """Note a first stage without effect, ties at strict thresholds, and clusters unlike the paper's."""
+    chosen = policy.filter
+    if chosen is None:
+        yield (
+            "the first stage was skipped: the traces hold no relevance of passages, or no gold passages"
+        )
+    elif not policy.filtered:
+        needed = smallest_sample(Fraction(str(chosen.alpha)))
+        if chosen.values < needed:
+            published = chosen.preset == "published"
+            units = "right passages" if published else "questions with right passages"
+            yield (
+                f"the passage filter keeps everything: {chosen.values} {units} were retrieved, {needed} are "
+                f"needed for alpha_retrieval = {chosen.alpha:g}"
+            )
+        yield (
+            "the passage filter is not used live yet, since the samples come from unfiltered passages: "
+            "record other questions with --filter POLICY, then fit on those"
+        )
+    if policy.preset != "published":
+        return
     # what all of the budget would stop by, where a round has no threshold of its own
     values = [
         tied_threshold(held.score[~held.answerable[:, t], t], alpha, randomised=False).value
@@ -340,46 +354,14 @@ def tie_notes(held: Sampled, alpha: Fraction, thresholds: Stage2, preset: Preset
         for t, stop in enumerate(thresholds.stops)
     ]
     tied = (held.score[:, : len(values)] == values).any(axis=1)
-    if not tied.any():
-        return []
-    return [
-        f"ties: {int(tied.sum())} of {held.n} calibration questions lie exactly on a threshold, where "
-        "the published rule never stops; --preset corrected stops a random share of them"
-    ]
-
-
-def cluster_notes(policy: MiCPPolicy, asked: Clustering | None) -> list[str]:
-    """Note a published preset without the paper's clusters."""
-    if policy.preset != "published" or asked or policy.clusters.by == "embedding":
-        return []
-    return [
-        "the paper clusters samples by meaning; this record is not clustered so, and samples that "
-        "normalize alike count as one: type suffice signals TRACES --encoder minilm --cluster-cosine "
-        "--out TRACES2, and fit on that"
-    ]
-
-
-def filter_notes(policy: MiCPPolicy) -> list[str]:
-    """Note a first stage that is missing, not used live, or without effect."""
-    chosen = policy.filter
-    if chosen is None:
-        return [
-            "the first stage was skipped: the traces hold no relevance of passages, or no gold passages"
-        ]
-    if policy.filtered:
-        return []
-    notes = [
-        "the passage filter is not used live yet, since the samples come from unfiltered passages: "
-        "record other questions with --filter POLICY, then fit on those"
-    ]
-    needed = smallest_sample(Fraction(str(chosen.alpha)))
-    if chosen.values < needed:
-        units = (
-            "right passages" if chosen.preset == "published" else "questions with right passages"
+    if tied.any():
+        yield (
+            f"ties: {int(tied.sum())} of {held.n} calibration questions lie exactly on a threshold, where "
+            "the published rule never stops; --preset corrected stops a random share of them"
         )
-        few = (
-            f"the passage filter keeps everything: {chosen.values} {units} were retrieved, {needed} are "
-            f"needed for alpha_retrieval = {chosen.alpha:g}"
+    if not asked and policy.clusters.by != "embedding":
+        yield (
+            "the paper clusters samples by meaning; this record is not clustered so, and samples that "
+            "normalize alike count as one: type suffice signals TRACES --encoder minilm --cluster-cosine "
+            "--out TRACES2, and fit on that"
         )
-        notes.insert(0, few)
-    return notes

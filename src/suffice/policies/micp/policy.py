@@ -164,11 +164,6 @@ class MiCPPolicy:
         )
 
     @property
-    def weight(self) -> float:
-        """Lambda of the composite objective in its fit."""
-        return float(self.budget.get("weight", UNSTATED_WEIGHT))
-
-    @property
     def _summary(self) -> str:
         rounds = "; ".join(
             f"round {number}: {_shown(stop, self._score_name)}"

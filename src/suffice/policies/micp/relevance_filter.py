@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any, Literal, get_args
@@ -24,7 +24,7 @@ from suffice.trace.lazy import LazyTable
 from suffice.trace.rounds.records import Passage
 from suffice.trace.rounds.trace_set import TraceSet
 
-Relevance = Literal["score", "rerank_score"]
+Relevance = Literal["rerank_score", "score"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,17 +42,18 @@ class RelevanceFilter:
         """Return the passages of at least this relevance, in the same order."""
         if self.threshold == -math.inf:
             return tuple(passages)
-        return tuple(passage for passage in passages if self._of(passage) >= self.threshold)
-
-    def _of(self, passage: Passage) -> float:
-        value = getattr(passage, self.relevance)
-        if value is None:
-            raise DataError(
-                f"passage {passage.id!r} has none, and the filter was calibrated on it; use the "
-                "retriever the filter was fitted with",
-                column=f"passages.{self.relevance}",
-            )
-        return float(value)
+        kept = []
+        for passage in passages:
+            value = getattr(passage, self.relevance)
+            if value is None:
+                raise DataError(
+                    f"passage {passage.id!r} has none, and the filter was calibrated on it; use the "
+                    "retriever the filter was fitted with",
+                    column=f"passages.{self.relevance}",
+                )
+            if float(value) >= self.threshold:
+                kept.append(passage)
+        return tuple(kept)
 
     def to_json(self) -> dict[str, Any]:
         """Return its part of a policy file; a threshold of null keeps everything."""
@@ -82,9 +83,6 @@ class RelevanceFilter:
         )
 
 
-_NAMES: tuple[Relevance, ...] = ("rerank_score", "score")
-
-
 def scored_by(traces: TraceSet) -> Relevance | None:
     """Return the relevance that all recorded passages have, the reranker's first; ``None``: neither."""
     if not traces.has("passages"):
@@ -92,14 +90,7 @@ def scored_by(traces: TraceSet) -> Relevance | None:
     passages = RoundColumns(traces).lists("passages")
     if not passages.lengths.any():
         return None
-    return next((name for name in _NAMES if not passages.field(name).null_count), None)
-
-
-def _parts(traces: TraceSet, *columns: str) -> Iterator[TraceSet]:
-    """Yield blocks of a record in memory, or the whole of a record that is read lazily."""
-    if isinstance(traces.table, LazyTable):
-        return iter((traces,))
-    return blocks(only_columns(traces, *columns))
+    return next((name for name in get_args(Relevance) if not passages.field(name).null_count), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +108,10 @@ class Relevances:
     def read(cls, traces: TraceSet, relevance: Relevance) -> Relevances:
         """Read a record whose passages all have this relevance; undefined values count as the least."""
         parts, start = [], 0
-        for block in _parts(traces, "passages", "refound", "gold_passage_ids"):
+        some: Iterable[TraceSet] = (traces,)  # a lazy record reads no more than is asked for
+        if not isinstance(traces.table, LazyTable):
+            some = blocks(only_columns(traces, "passages", "refound", "gold_passage_ids"))
+        for block in some:
             parts.append(_best(block, relevance, start))
             start += block.n_questions
         names = ("gold", "gold_question", "shown", "shown_question")

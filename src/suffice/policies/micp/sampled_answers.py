@@ -12,6 +12,7 @@ from suffice.contracts import AnswerSet, PolicyTable, RecordedSets
 from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
 from suffice.measures.scores import gold_answers
+from suffice.policies.micp.micp_settings import UNSTATED_WEIGHT
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_filter import retention, scored_by
 from suffice.policies.micp.stage2 import Sampled, evaluate_stops
@@ -42,7 +43,7 @@ def read_samples(
     score = np.full((n, rounds), np.nan)
     there = min(rounds, traces.n_rounds)
     score[:, :there] = scores[:, :there]
-    (shares,) = measures.derived(RightShares(draft.clusters.by, draft.match, rounds))
+    (shares,) = measures.derived(_RightShares(draft.clusters.by, draft.match, rounds))
     shares = shares[:, :there]
     if draft.penalty:
         spread = measures.signals([entropy_signal(draft.clusters.by)]).signal("normalized_entropy")
@@ -57,7 +58,7 @@ def read_samples(
 
 
 @dataclass(frozen=True, slots=True)
-class RightShares:
+class _RightShares:
     """The share of the largest right cluster among a round's samples, (n_questions, at most ``rounds``)."""
 
     by: Clustering
@@ -65,7 +66,6 @@ class RightShares:
     rounds: int
 
     def __call__(self, traces: TraceSet) -> Array:
-        """Return the shares of a record."""
         shares = np.full((min(self.rounds, traces.n_rounds), traces.n_questions), np.nan).T
         start = 0
         for block in blocks(only_columns(traces, "gold_answers", "samples", "sample_clusters")):
@@ -135,7 +135,7 @@ def recorded_sets(
         cut = np.where(stops < traces.last_rounds, stops, policy.rounds)
         worth = evaluate_stops(data, fired[answerable], policy.final, at_most=cut[answerable])
         covered = worth.covered
-        objective = worth.composite(policy.weight)
+        objective = worth.composite(float(policy.budget.get("weight", UNSTATED_WEIGHT)))
     chosen, dropped = policy.filter, traces.origin.run.get("passage_filter")
     kept = None
     if chosen is not None and dropped is None and scored_by(traces) == chosen.relevance:

@@ -49,13 +49,6 @@ class Sampled:
         """Whether rounds 1..t sampled the right answer (A_i,t), (n, T)."""
         return self.best_gold > -math.inf
 
-    @property
-    def first_gold(self) -> Array:
-        """Confidence of the right answer at its first sample, (n,); -inf: never sampled."""
-        sampled = self.answerable
-        first = np.where(sampled.any(axis=1), sampled.argmax(axis=1), self.rounds - 1)
-        return np.asarray(self.best_gold[np.arange(self.n), first])
-
     def take(self, chosen: Mask | NDArray[np.intp]) -> Sampled:
         """Return some of the questions."""
         return Sampled(
@@ -139,7 +132,8 @@ def _thresholds(
         spent += used[-1] * among
     left = max(alpha - spent, Fraction(0))
     if corrected:
-        confidence = data.first_gold[answerable[:, -1]]
+        first = answerable.argmax(axis=1)  # the first round that samples the right answer
+        confidence = data.best_gold[np.arange(data.n), first][answerable[:, -1]]
         left *= Fraction(data.n + 1, len(confidence) + 1)
     else:
         confidence = data.best_gold[np.arange(data.n), at]
@@ -176,11 +170,6 @@ class Evaluation:
     early: Mask
     covered: Mask
     answerable: Mask
-
-    @property
-    def coverage(self) -> float:
-        """Share of covered questions."""
-        return float(self.covered.mean())
 
     @property
     def mean_rounds(self) -> float:

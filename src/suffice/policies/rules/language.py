@@ -220,8 +220,6 @@ def _joined(kind: type[And] | type[Or], items: list[Expression]) -> Expression:
 
 
 class _Reader:
-    """The rule's tree of a tree of Python's."""
-
     def __init__(self, text: str) -> None:
         self._text = text
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -16,8 +17,8 @@ from suffice.options import Option
 from suffice.policies.method import (
     CalibratedSettings,
     Method,
+    PolicyKind,
     Preset,
-    RuleKind,
     loop_needs,
     read_abstention,
 )
@@ -274,33 +275,38 @@ class Rule:
         return {name: part for name, part in parts.items() if part is not None}
 
 
-def read_rule(document: Mapping[str, Any]) -> Rule:
-    """Return the rule of a document, with its fitted maps."""
-    fields = Fields(document)
-    fields.need("rule")
-    rates = [probability_or_none(rate, "base_rates") for rate in fields.of("base_rates", list, [])]
-    parts = fields.of("calibrators", dict, {})
-    return Rule(
-        rule=fields.of("rule", str),
-        calibrators={
-            name: read_calibrator(part, f"calibrators.{name}") for name, part in parts.items()
-        },
-        base_rates=tuple(math.nan if rate is None else rate for rate in rates),
-        kind=document["kind"],
-        preset=fields.of("preset", str),
-        own_signals=fields.strings("own_signals") or (),
-        abstention=read_abstention(fields),
-        fitted_on=fields.of("fitted_on", dict, {}),
-        guarantee=fields.of("guarantee", dict, {}),
-        answer=fields.of("answer", str, "latest"),
-    )
+class RuleKind(PolicyKind):
+    """Rules: a user's own, those of methods, and those of a certified choice."""
+
+    main_field = "rule"
+
+    def read(self, document: Mapping[str, Any], file: Path) -> Rule:
+        """Return the rule with its fitted maps."""
+        del file
+        fields = Fields(document)
+        fields.need("rule")
+        rates = fields.of("base_rates", list, [])
+        rates = [probability_or_none(rate, "base_rates") for rate in rates]
+        parts = fields.of("calibrators", dict, {})
+        return Rule(
+            rule=fields.of("rule", str),
+            calibrators={
+                name: read_calibrator(part, f"calibrators.{name}") for name, part in parts.items()
+            },
+            base_rates=tuple(math.nan if rate is None else rate for rate in rates),
+            kind=document["kind"],
+            preset=fields.of("preset", str),
+            own_signals=fields.strings("own_signals") or (),
+            abstention=read_abstention(fields),
+            fitted_on=fields.of("fitted_on", dict, {}),
+            guarantee=fields.of("guarantee", dict, {}),
+            answer=fields.of("answer", str, "latest"),
+        )
 
 
-# --- a rule of one's own as a method --------------------------------------------------------------
+# --- a user's own rule as a method ----------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RuleSettings(CalibratedSettings):
-    """The rule and the kind of its maps."""
-
+class _RuleSettings(CalibratedSettings):
     rule: Annotated[
         str,
         Option(
@@ -315,7 +321,7 @@ class _RuleMethod(RuleKind, Method):
     name = "rule"
     summary = "your own rule with its calibrated(...) and base_rate() fitted"
     presets: tuple[Preset, ...] = ("corrected",)
-    options = RuleSettings
+    options = _RuleSettings
 
     def fit(self, measures: Measures, preset: Preset, settings: Any, split: str) -> Rule:
         from suffice.policies.fitting import fit_rule, warn_of_rule

@@ -67,7 +67,7 @@ class Tokenizer:
         places: dict[Tokens, int] = {}
         reads, counts, cut = [], [], Counter[str](dict.fromkeys(_CUT, 0))
         for state in states:
-            seen = [state.seen(t) for t in range(1, state.n_rounds + 1)]
+            seen = [state.seen(t) for t in range(1, len(state.documents) + 1)]
             asked, lost = self._asked(state.question)
             if self.mode == "joined":
                 read = [self._joint(asked, documents) for documents in seen]
@@ -132,7 +132,6 @@ class Tokenizer:
         return _tokens(encoded, 0, (asked, joined)), kept < len(texts)
 
     def _plain(self, text: str) -> str:
-        """Blank out the names of special tokens."""
         for name in self._special:
             text = text.replace(name, " ")
         return text
@@ -232,7 +231,7 @@ class TextEncoder:
         self.body: Any = body.float().eval()
         self.name = name
         self.identity: str = _identity(tokenizer, body)
-        self.limit: int | None = _limit(tokenizer, body.config)
+        self.limit: int = _limit(tokenizer, body.config)
         tokenizer.model_max_length = int(1e30)  # longer texts are cut here, not warned of
         self._layers = _layers(body)
         self._typed = "token_type_ids" in tokenizer("a", "a")
@@ -276,10 +275,11 @@ class TextEncoder:
 
     def window(self, asked: int | None, mode: Mode) -> int:
         """Return the number of tokens to read at once."""
-        limit = _UNLIMITED if self.limit is None else self.limit
-        if asked is not None and asked > limit:
-            raise UsageError(f"the encoder {self.name!r} reads at most {limit} tokens, not {asked}")
-        window = asked or min(_WINDOWS[mode], limit)
+        if asked is not None and asked > self.limit:
+            raise UsageError(
+                f"the encoder {self.name!r} reads at most {self.limit} tokens, not {asked}"
+            )
+        window = asked or min(_WINDOWS[mode], self.limit)
         if window < MIN_WINDOW:
             raise UsageError(
                 f"the encoder {self.name!r} reads {window} tokens, too few for question and document; "
@@ -341,7 +341,6 @@ class TextEncoder:
 
 
 def _layers(body: Any) -> Sequence[Any]:
-    """Return the stack of layers: the first list of modules of the configured length; else empty."""
     depth = getattr(body.config, "num_hidden_layers", None)
     for module in body.modules():
         if isinstance(module, torch.nn.ModuleList) and len(module) == depth:
@@ -349,18 +348,15 @@ def _layers(body: Any) -> Sequence[Any]:
     return []
 
 
-def _limit(tokenizer: Any, config: Any) -> int | None:
-    """Return the most tokens that it reads; ``None``: no limit of its own."""
+def _limit(tokenizer: Any, config: Any) -> int:
+    """Return the most tokens that it reads."""
     stated = int(min(tokenizer.model_max_length, _UNLIMITED))
-    positions = getattr(config, "max_position_embeddings", None)
     if not getattr(config, "position_biased_input", True):
-        positions = None  # distances alone, which go on
-    limit = min(stated, positions or _UNLIMITED)
-    return None if limit == _UNLIMITED else limit
+        return stated  # it reads distances alone, which have no limit
+    return min(stated, getattr(config, "max_position_embeddings", None) or _UNLIMITED)
 
 
 def _identity(tokenizer: Any, body: Any) -> str:
-    """Return SHA-256 over weights and vocabulary."""
     digest = hashlib.sha256()
     for name, tensor in sorted(body.state_dict().items()):
         digest.update(f"{name} {tuple(tensor.shape)}".encode())
@@ -372,7 +368,6 @@ def _identity(tokenizer: Any, body: Any) -> str:
 
 @contextmanager
 def _without_bars() -> Iterator[None]:
-    """Turn off the progress bars of transformers inside."""
     logging = require("transformers.utils.logging", extra="learn", purpose=PURPOSE)
     if not logging.is_progress_bar_enabled():
         yield

@@ -81,9 +81,15 @@ def fit_stop_rag(
         "settings": {name: value for name, value in asdict(schedule).items() if name != "device"},
     }
     stated["training"]["seconds"] = round(time.monotonic() - started, 1)
+    few = []
+    if (count := validation.traces.n_questions) < _FEW:
+        few.append(
+            f"threshold and checkpoint were chosen on {count} validation questions: on so few the choice is "
+            "noise as much as skill"
+        )
     return StopRAGPolicy(
         model=model,
-        threshold=learned.fitted.best.choice.threshold,
+        threshold=learned.best.choice.threshold,
         rounds=training.traces.n_rounds,
         target=settings.target,
         preset=preset,
@@ -92,7 +98,7 @@ def fit_stop_rag(
             *training.notes,
             *validation.notes,
             *learned.notes,
-            *_few(validation),
+            *few,
             *(_stand_ins(schedule) if preset == "published" else ()),
         ),
     )
@@ -100,8 +106,6 @@ def fit_stop_rag(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """Usable questions with their rewards."""
-
     name: str
     measures: Measures
     values: Array
@@ -138,7 +142,6 @@ class _Part:
 
 
 def _divide(measures: Measures, split: str, settings: StopRAGSettings) -> tuple[_Part, _Part]:
-    """Return the usable questions of training and of validation."""
     if measures.metric.agreement:
         refuse_without_gold(measures, "stop-rag", "its rewards are scores of answers")
     traces = measures.traces
@@ -168,14 +171,13 @@ def _part(measures: Measures, split: str, reward: str) -> _Part:
 
 
 def _provenance(training: _Part, validation: _Part, learned: Learned) -> dict[str, Any]:
-    """Describe the questions, the training and the choice for the policy file."""
-    best, count = learned.fitted.best, training.traces.n_questions + validation.traces.n_questions
+    best, count = learned.best, training.traces.n_questions + validation.traces.n_questions
     fitted_on: dict[str, Any] = {
         "questions": count,
         "labelled": count,
         "rounds": training.traces.n_rounds,
         **training.cut,
-        "training": {**training.stated(), "steps": learned.fitted.steps, "best_step": best.step},
+        "training": {**training.stated(), "steps": learned.steps, "best_step": best.step},
         "validation": {
             **validation.stated(),
             "split": validation.name,
@@ -205,14 +207,4 @@ def _stand_ins(schedule: TrainSettings | SignalTrainSettings) -> tuple[str, ...]
     return (
         f"{name} stands in for the paper's encoder; name that with --encoder {paper}, or its folder",
         epochs,
-    )
-
-
-def _few(validation: _Part) -> tuple[str, ...]:
-    count = validation.traces.n_questions
-    if count >= _FEW:
-        return ()
-    return (
-        f"threshold and checkpoint were chosen on {count} validation questions: on so few the choice is "
-        "noise as much as skill",
     )

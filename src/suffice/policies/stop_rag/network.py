@@ -372,9 +372,7 @@ class TextModel:
         names = {size.name for size in fields(NetworkShape)}
         if set(shape) != names:
             raise DataError(f"must hold {', '.join(sorted(names))}", column=part.column("shape"))
-        for name in ("encoder", "encoder_sha256"):
-            if not part.of(name, str):
-                raise DataError("is missing", column=part.column(name))
+        part.need("encoder", "encoder_sha256")
         return cls(
             encoder=part.of("encoder", str),
             encoder_sha256=part.of("encoder_sha256", str),

@@ -169,10 +169,10 @@ def train_signal_network(
     # layers this small take as long on one thread; several wait for one another where cores are busy
     torch.set_num_threads(1)
     try:
-        fitted = train(learner, (training, validation), settings, run)
+        best, steps = train(learner, (training, validation), settings, run)
     finally:
         torch.set_num_threads(threads)
-    return Learned(network=learner.network(), fitted=fitted)
+    return Learned(network=learner.network(), best=best, steps=steps)
 
 
 class SignalLearner:
@@ -190,7 +190,10 @@ class SignalLearner:
         self.tokens: float = 0.0
         self._centre, self._spread = _scale(parts[0], names)
         self._validation = parts[1].states
-        self._inputs = torch.from_numpy(self._scaled(parts[0].states))
+        signals = parts[0].states
+        flat = signals.reshape(-1, signals.shape[2])
+        inputs = inputs_of(flat, self._centre, self._spread).astype(np.float32)
+        self._inputs = torch.from_numpy(inputs.reshape(*signals.shape[:2], -1))
         self._layers = _untrained(2 * len(names), settings)
 
     def parameters(self) -> tuple[list[Any], list[Any]]:
@@ -227,12 +230,6 @@ class SignalLearner:
         return SignalNetwork(
             names=self._names, tensors=tensors | {"centre": self._centre, "spread": self._spread}
         )
-
-    def _scaled(self, signals: Array) -> NDArray[np.float32]:
-        """Return the network's inputs, (n, T, 2 k)."""
-        flat = signals.reshape(-1, signals.shape[2])
-        inputs = inputs_of(flat, self._centre, self._spread).astype(np.float32)
-        return inputs.reshape(*signals.shape[:2], -1)
 
     def _values(self, inputs: Any, *, dropout: float) -> Values:
         functional = torch.nn.functional

@@ -66,7 +66,7 @@ def read_rewards(questions: TraceSet | Measures, reward: str) -> Rewards:
         )
     labelled = measures.labelled
     counts, values = measures.derived(
-        sample_counts, MeanScores(*REWARDS[reward])
+        sample_counts, _MeanScores(*REWARDS[reward])
     )  # NaN where not recorded
     unsampled = counts == 0
     notes = _notes(traces, labelled, unsampled)
@@ -94,14 +94,13 @@ def answer_rewards(questions: TraceSet | Measures, reward: str) -> Rewards:
 
 
 @dataclass(frozen=True, slots=True)
-class MeanScores:
+class _MeanScores:
     """Mean score of every round's samples, (n_questions, n_rounds); NaN: no label or no samples."""
 
     score: ScoreName
     kind: F1Kind
 
     def __call__(self, traces: TraceSet) -> Array:
-        """Return the means of a record."""
         means = np.full((traces.n_rounds, traces.n_questions), np.nan).T
         start = 0
         for block in blocks(only_columns(traces, "gold_answers", "samples")):
@@ -120,7 +119,6 @@ class MeanScores:
 
 
 def _notes(traces: TraceSet, labelled: Mask, unsampled: Mask) -> tuple[str, ...]:
-    """Count questions without gold answers, then others without samples."""
     notes = []
     if not labelled.all():
         notes.append(f"{_of(int((~labelled).sum()), traces)} left out for want of gold answers")
@@ -147,11 +145,6 @@ class StateTexts:
 
     question: str
     documents: tuple[tuple[str, ...], ...]
-
-    @property
-    def n_rounds(self) -> int:
-        """Number of rounds, and so of states."""
-        return len(self.documents)
 
     def seen(self, number: int) -> tuple[str, ...]:
         """Return the documents of rounds 1 to ``number``, in order."""

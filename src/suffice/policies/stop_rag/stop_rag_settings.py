@@ -130,7 +130,6 @@ SETTINGS: Mapping[Preset, TrainSettings] = MappingProxyType(
             head_width=4096,
             batch_states=128,
             batch_tokens=None,
-            epochs=3.0,
             min_steps=1,
             learning_rate=5e-5,
             head_rate=5e-5,

@@ -196,7 +196,6 @@ def choose_threshold(
 def _totals(
     differences: Array, rewards: Array, left: NDArray[np.int64], thresholds: Array
 ) -> Array:
-    """Return the total reward under each of the sorted thresholds, (n_thresholds,)."""
     decides = left > 0
     known = np.where(decides, differences, -np.inf)
     highest = np.maximum.accumulate(known, axis=1)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.errors import UsageError
+from suffice.errors import InternalError, UsageError
 from suffice.policies.method import FitRun
 from suffice.policies.stop_rag.encoder import Batch, Encoded, TextEncoder, Tokens, torch
 from suffice.policies.stop_rag.network import QNetwork, build_network
@@ -57,37 +57,25 @@ class Validation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trained:
-    """The validation of the best checkpoint, which the learner holds, and the number of steps."""
-
-    best: Validation
-    steps: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """A trained network, its validation, and counts of texts beyond its window."""
+    """A trained network, its best validation, its steps, and counts of texts beyond its window."""
 
     network: Any
-    fitted: Trained
+    best: Validation
+    steps: int
     truncation: Mapping[str, int] | None = None
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingProgress:
-    """The progress of a training: ``read`` counts texts, ``train`` steps."""
+    """The progress of a training."""
 
-    stage: Literal["read", "train"]
+    label: Literal["read texts", "trained steps"]
     done: int
     total: int
     loss: float | None = None
     evaluation: Validation | None = None
-
-    @property
-    def label(self) -> str:
-        """The unit of the counts."""
-        return "read texts" if self.stage == "read" else "trained steps"
 
     @property
     def said(self) -> str:
@@ -106,8 +94,8 @@ def train(
     data: tuple[Trajectories, Trajectories],
     settings: Schedule,
     run: FitRun | None = None,
-) -> Trained:
-    """Train, and leave the weights that did best on validation in the learner.
+) -> tuple[Validation, int]:
+    """Train, load the weights that did best on validation, and return that validation and the steps.
 
     A step reads all states of some trajectories in one forward pass. Targets come from the heads' values
     without gradient and without dropout. About ten times, or once an epoch if that is rarer, validation
@@ -126,7 +114,7 @@ def train(
             if run.progress:
                 run.progress(
                     TrainingProgress(
-                        stage="train",
+                        label="trained steps",
                         done=training.step,
                         total=training.steps,
                         loss=loss,
@@ -172,7 +160,6 @@ class _Training:
         return order[number * self._batch : (number + 1) * self._batch]
 
     def advance(self) -> float:
-        """Take a step and return its loss."""
         settings, rows = self._settings, self._rows()
         share = settings.rate_share(self.step, self.steps)
         for group, (_, rate) in zip(self._optimizer.param_groups, self._groups, strict=True):
@@ -204,7 +191,7 @@ class _Training:
     def evaluate(self) -> Validation:
         """Choose a threshold, and keep the weights if they are the best so far."""
         rewards, lengths = self._validation.rewards, self._validation.lengths
-        stop, cont = self._learner.validation_values((rewards.shape[0], rewards.shape[1]))
+        stop, cont = self._learner.validation_values(rewards.shape)
         choice = choose_threshold(stop - cont, rewards, lengths, ends=self._settings.ends)
         validation = Validation(step=self.step, loss=float(np.mean(self._losses)), choice=choice)
         self._losses = []
@@ -214,11 +201,11 @@ class _Training:
             self._best_tensors = {name: tensor.clone() for name, tensor in tensors.items()}
         return validation
 
-    def finish(self) -> Trained:
+    def finish(self) -> tuple[Validation, int]:
         if self._best is None:
-            raise UsageError("no step was taken, so there is nothing to choose from")
+            raise InternalError("no step was taken")
         self._learner.load_tensors(self._best_tensors)
-        return Trained(best=self._best, steps=self.steps)
+        return self._best, self.steps
 
 
 def _worth(validation: Validation) -> tuple[float, float]:
@@ -249,19 +236,16 @@ class TextLearner:
         self._starts = (0, len(parts[0]))
         self._kept = _Kept(network, self.encoded.texts, cache_bytes, progress)
         self.device: Any = network.encoder.device
-        self.tokens: float = self._tokens()
-        self.parameters: Callable[[], tuple[list[Any], list[Any]]] = network.parameters
-        self.tensors: Callable[[], dict[str, Any]] = network.tensors
-        self.load_tensors: Callable[[dict[str, Any]], None] = network.load_tensors
-        network.set_scale(self._sample())
-
-    def _tokens(self) -> float:
         sizes = [len(text.ids) for text in self.encoded.texts]
         reads = self.encoded.reads[: self._starts[1]]
         whole = [
             sum(sizes[place] for place in {p for one in states for p in one}) for states in reads
         ]
-        return sum(whole) / max(1, len(whole))
+        self.tokens: float = sum(whole) / max(1, len(whole))
+        self.parameters: Callable[[], tuple[list[Any], list[Any]]] = network.parameters
+        self.tensors: Callable[[], dict[str, Any]] = network.tensors
+        self.load_tensors: Callable[[dict[str, Any]], None] = network.load_tensors
+        network.set_scale(self._sample())
 
     def batch_values(
         self, rows: NDArray[np.int64], shape: tuple[int, int]
@@ -366,7 +350,7 @@ class _Kept:
             self._vectors |= self._read(places)
             if progress:
                 done = start + len(places)
-                progress(TrainingProgress(stage="read", done=done, total=len(order)))
+                progress(TrainingProgress(label="read texts", done=done, total=len(order)))
 
     def _read(self, places: Sequence[int]) -> dict[int, Any]:
         texts = [self._texts[place] for place in places]
@@ -410,10 +394,11 @@ def train_network(
     run = run or FitRun()
     parts = training.states, validation.states
     learner = TextLearner(network, parts, cache_bytes=settings.cache_bytes, progress=run.progress)
-    fitted = train(learner, (training, validation), settings, run)
+    best, steps = train(learner, (training, validation), settings, run)
     return Learned(
         network=network,
-        fitted=fitted,
+        best=best,
+        steps=steps,
         truncation=learner.encoded.truncation,
         notes=_notes(training, validation, learner.encoded.truncation, network),
     )
