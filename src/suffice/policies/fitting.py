@@ -79,6 +79,11 @@ class FitData:
             yield held_out, held_out if held_out.all() else ~held_out
 
     @property
+    def base_rates(self) -> tuple[float, ...]:
+        """Mean EM of each round over labeled questions; NaN without any."""
+        return tuple(_mean_by_round(self.outcomes.em).tolist())
+
+    @property
     def chosen_by(self) -> Mapping[str, Any]:
         """The provenance of a number chosen by F1."""
         return {**self.provenance, "f1_kind": self.f1_kind}
@@ -349,7 +354,7 @@ def fitted_rule(
             name: fit_calibrator(data, name, kind=calibrator, undefined=undefined)
             for name in needs.calibrated
         },
-        base_rates=tuple(_mean_by_round(data.outcomes.em).tolist()) if needs.base_rate else (),
+        base_rates=data.base_rates if needs.base_rate else (),
         own_signals=own_signals,
         abstention=abstention,
         fitted_on={**data.provenance, **named},

@@ -121,7 +121,8 @@ def _parsed(document: Mapping[str, Any], file: Path) -> PolicyFile:
     except DataError as error:
         raise DataError(error.message, file=str(file), column=error.column) from error
     except UsageError as error:
-        raise DataError(str(error), file=str(file), column=kind and kind.main_field) from error
+        column = None if kind is None else kind.main_field
+        raise DataError(str(error), file=str(file), column=column) from error
     raise DataError(unknown_name("policy kind", named, kind_names()), file=str(file), column="kind")
 
 

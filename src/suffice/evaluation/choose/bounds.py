@@ -20,9 +20,8 @@ from suffice.stats.p_values import (
     hoeffding_bentkus_p_values,
     holm,
 )
-from suffice.stats.units import unit_means
+from suffice.stats.units import Array, unit_means
 
-Array = NDArray[np.float64]
 _BLOCK_CELLS = 4_000_000  # losses held at a time
 
 

@@ -38,7 +38,7 @@ from suffice.policies.registry import find_method, fit_method, nameable_methods
 from suffice.policies.unfitted import FixedPolicy
 from suffice.results.formats import counted
 from suffice.scoring import AnswerChoice, F1Kind
-from suffice.stats.units import lots, numbered_units, unit_means
+from suffice.stats.units import Array, lots, numbered_units, unit_means
 from suffice.trace.rounds.trace_set import in_words
 
 RANK, PROVE = "rank", "prove"
@@ -396,12 +396,10 @@ class Kept:
     """Candidates on the questions kept from fitting."""
 
     stops: NDArray[np.int16]  # (n_members, n_questions), from 1
-    scores: NDArray[np.float64]  # (n_questions, n_rounds)
-    right: NDArray[np.float64]  # EM, alike
-    costs: NDArray[np.float64]  # (n_members, n_questions), those of the axis
-    tables: tuple[
-        NDArray[np.float64], ...
-    ]  # (n_questions, n_rounds) each: the costs of stopping there
+    scores: Array  # (n_questions, n_rounds)
+    right: Array  # EM, alike
+    costs: Array  # (n_members, n_questions), those of the axis
+    tables: tuple[Array, ...]  # (n_questions, n_rounds) each: the costs of stopping there
     paid_by: NDArray[np.intp]  # (n_members,): the table that each pays by
     last: NDArray[np.int16]
     axis: CostAxis
@@ -423,7 +421,7 @@ class Kept:
         axis = runner.book.axis(settings.cost, runner.reads)
         scored = kept.scores(settings.f1_kind)
         taken, costs = [], []
-        tables: dict[CostReads, NDArray[np.float64]] = {}
+        tables: dict[CostReads, Array] = {}
         paid_by: list[int] = []
         rows, ends = np.arange(kept.traces.n_questions), kept.ends
         for member in members:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
 
 from suffice.costs.usage import CostReads
 from suffice.errors import UsageError
@@ -34,6 +33,7 @@ from suffice.policies.rules.policy import not_before, rule_needs
 from suffice.policies.thresholds import fill, open_rule
 from suffice.signals.known_signals import VERDICTS, SignalSpec, resolve
 from suffice.signals.signal_table import given_signals
+from suffice.stats.units import Array
 
 _LEVELS = 9
 """Thresholds a signal, evenly spaced quantiles."""
@@ -52,7 +52,7 @@ class Family:
 
 def paid_by_rules(
     book: CostBook, axis: CostAxis, stops: RuleStops, reads: Sequence[CostReads], seen: Seen | None
-) -> NDArray[np.float64]:
+) -> Array:
     """What members that stop there and pay for ``reads`` cost a question, (n_members,)."""
     weighted = None if seen is None else seen.paid
     return np.concatenate(

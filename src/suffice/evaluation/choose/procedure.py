@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.evaluation.choose.bounds import Bound, Promise, mean_of
@@ -51,9 +50,8 @@ from suffice.policies.unfitted import FixedPolicy
 from suffice.scoring import AnswerChoice
 from suffice.stats.fields import known
 from suffice.stats.intervals import Interval, percentile_interval, resampled_means
-from suffice.stats.units import unit_means
+from suffice.stats.units import Array, unit_means
 
-Array = NDArray[np.float64]
 _MOST_WRONG, _DIVISIONS = 50, 4
 _MOST_SHOWN = 12
 """Rules and methods that are replayed beside the chosen one."""

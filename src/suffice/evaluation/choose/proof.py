@@ -9,7 +9,6 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.evaluation.choose.bounds import (
@@ -32,7 +31,7 @@ from suffice.policies.rules.language import parse
 from suffice.policies.rules.policy import Rule, check_rule, not_before, rule_needs
 from suffice.signals.known_signals import SIGNALS, own_among, resolve
 from suffice.signals.signal_table import lack
-from suffice.stats.units import unit_means
+from suffice.stats.units import Array, unit_means
 
 COINS = (0.25, 0.5, 0.75, 1.0)
 """Shares of the questions on which the next policy of a path decides, drawn by each question's coin."""
@@ -225,7 +224,6 @@ class OwnPath:
         return steps
 
 
-Array = NDArray[np.float64]
 _USUAL_SHARE = 0.4
 """Of the error, for the usual bound among several; the others have equal parts of the rest."""
 _LEARNED_SHARE = 0.1

@@ -19,9 +19,9 @@ from suffice.policies.thresholds import shortest_threshold
 from suffice.signals.known_signals import SIGNALS, SignalSpec
 from suffice.signals.signal_table import SignalTable, declared
 from suffice.stats.intervals import from_sums, question_blocks
+from suffice.stats.units import Array, Mask
 from suffice.trace.rounds.trace_set import TraceSet
 
-Array = NDArray[np.float64]
 _CALIBRATED = re.compile(r"calibrated\(\s*([A-Za-z_][A-Za-z0-9_]*)\s*\)")
 
 
@@ -233,7 +233,7 @@ class PackedConditions:
         return PackedConditions(words, self.n_questions, self.n_rounds)
 
 
-def pack(fires: NDArray[np.bool_]) -> PackedConditions:
+def pack(fires: Mask) -> PackedConditions:
     """Pack truth values (n_conditions, n_questions, n_rounds)."""
     n_conditions, n_questions, n_rounds = fires.shape
     rounds_first = np.ascontiguousarray(fires[:, :, : n_rounds - 1].transpose(0, 2, 1))

@@ -54,13 +54,12 @@ from suffice.stats.simultaneous import (
     paired_p_values_from_sums,
     simultaneous_bands,
 )
-from suffice.stats.units import unit_means, unit_weights
+from suffice.stats.units import Array, unit_means, unit_weights
 
 _BLOCK = 512
 _SCORES: tuple[ScoreName, ...] = ("f1", "em", "acc")
 _DIGITS = 12  # of a mean: beyond lies the rounding of sums
 _ELSEWHERE = {"json": None}  # the document holds these in another form, or not at all
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,11 +42,10 @@ from suffice.stats.intervals import (
     undefined,
 )
 from suffice.stats.risk_coverage import ResampledAurc, risk_coverage
-from suffice.stats.units import numbered_units, unit_means
+from suffice.stats.units import Array, Mask, numbered_units, unit_means
 from suffice.trace.rounds.trace_set import TraceSet
 
 OWN_CONFIDENCE = "policy"
-Array = NDArray[np.float64]
 
 
 def selective_prediction(
@@ -127,7 +126,7 @@ def selective(
     )
     area_draws = np.concatenate([area(counts) for counts in drawn], axis=1)
 
-    def group(chosen: NDArray[np.bool_]) -> dict[str, Any]:
+    def group(chosen: Mask) -> dict[str, Any]:
         return _group(chosen, at_stop, units)
 
     return {
@@ -145,7 +144,7 @@ def selective(
 
 
 def _group(
-    chosen: NDArray[np.bool_], at_stop: Mapping[str, NDArray[Any]], units: NDArray[np.intp]
+    chosen: Mask, at_stop: Mapping[str, NDArray[Any]], units: NDArray[np.intp]
 ) -> dict[str, Any]:
     """Mean scores of some of the answers, EM with its Wilson interval."""
     count = int(chosen.sum())
@@ -274,7 +273,7 @@ def types_table(types: Sequence[Mapping[str, Any]], baseline: str | None) -> Tab
     return Table(name="policies by type", title=title, columns=columns, rows=rows, names=2)
 
 
-def _mean(values: NDArray[np.float64]) -> float | None:
+def _mean(values: Array) -> float | None:
     mean = float(values.mean()) if len(values) else np.nan
     return None if np.isnan(mean) else mean
 

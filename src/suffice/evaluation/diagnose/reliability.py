@@ -8,7 +8,6 @@ from itertools import pairwise
 from typing import Any, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from suffice._version import VERSION
 from suffice.contracts import CalibratedPolicy
@@ -28,7 +27,7 @@ from suffice.stats.quality import (
     log_loss,
     squared_errors,
 )
-from suffice.stats.units import unit_means
+from suffice.stats.units import Array, unit_means
 from suffice.trace.rounds.trace_set import TraceSet
 
 _Z = 1.959963984540054  # 97.5% quantile of the standard normal
@@ -70,9 +69,7 @@ def wilson(successes: float, count: int) -> tuple[float, float]:
     return max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half))
 
 
-def buckets(
-    predicted: NDArray[np.float64], right: NDArray[np.float64], *, count: int = 5
-) -> tuple[ReliabilityBucket, ...]:
+def buckets(predicted: Array, right: Array, *, count: int = 5) -> tuple[ReliabilityBucket, ...]:
     """Equal-size buckets in order of the predicted value; equal values are never split."""
     order = np.argsort(predicted, kind="stable")
     predicted, right = predicted[order], right[order]
@@ -206,9 +203,7 @@ def calibrator_study(
     )
 
 
-def _probability_scores(
-    predictions: Sequence[NDArray[np.float64]], data: FitData
-) -> list[dict[str, Any]]:
+def _probability_scores(predictions: Sequence[Array], data: FitData) -> list[dict[str, Any]]:
     """Each kind's probabilities (n_questions, n_rounds) against exact match, on common rows."""
     em = data.outcomes.em
     usable = np.isfinite(em) & np.all([np.isfinite(predicted) for predicted in predictions], axis=0)
@@ -238,9 +233,7 @@ def _probability_scores(
     ]
 
 
-def _against_first(
-    values: NDArray[np.float64], draws: NDArray[np.float64]
-) -> list[tuple[Interval, Interval]]:
+def _against_first(values: Array, draws: Array) -> list[tuple[Interval, Interval]]:
     """Each value with its interval, and its difference from the first on the same draws."""
     return [
         (

@@ -30,6 +30,7 @@ from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.results.as_json import as_json
 from suffice.signals.columns.arrays import Texts
 from suffice.signals.signal_table import SignalTable, decide, given_signals
+from suffice.stats.units import Array
 from suffice.trace.rounds.records import LoopView, QuestionRecord
 from suffice.trace.rounds.trace_set import TraceSet
 
@@ -211,9 +212,6 @@ def report_parts(
         else:
             left_out["question types" if name == "types" else name] = why
     return ReportParts(contents=parts, left_out=left_out)
-
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

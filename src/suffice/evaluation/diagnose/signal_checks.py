@@ -17,9 +17,9 @@ from suffice.signals.known_signals import SIGNALS
 from suffice.signals.signal_table import declared, lack
 from suffice.stats.auroc import ResampledAuroc, auroc
 from suffice.stats.intervals import from_draws, resampled_counts, undefined
+from suffice.stats.units import Array, Mask
 from suffice.trace.rounds.trace_set import TraceSet
 
-Array = NDArray[np.float64]
 Figures = tuple[float, float]
 """Signed d and AUROC, NaN where undefined."""
 _NO_SPREAD = 1e-12  # a variance below this share of all rows' variance is rounding
@@ -30,7 +30,7 @@ class Rows:
     """Labelled rounds in which a signal is defined, each array (n_rows,)."""
 
     values: Array
-    right: NDArray[np.bool_]
+    right: Mask
     questions: NDArray[np.int64]
     sign: float = 1.0
 
@@ -220,7 +220,7 @@ def refuse_unusable(
         raise UsageError("; ".join(told))
 
 
-def _variation(values: Array, chosen: NDArray[np.bool_], where: str) -> Iterator[Flag]:
+def _variation(values: Array, chosen: Mask, where: str) -> Iterator[Flag]:
     defined = values[chosen]
     defined = defined[~np.isnan(defined)]
     if len(defined) == 0:
@@ -260,7 +260,7 @@ def _computed(measures: Measures, names: Sequence[str]) -> dict[str, Array]:
     return dict(measures.signals(computable).values)
 
 
-def _equal(first: Array, second: Array) -> NDArray[np.bool_]:
+def _equal(first: Array, second: Array) -> Mask:
     """Equal up to float32; false where either is undefined."""
     size = np.fmax(1.0, np.fmax(np.abs(first), np.abs(second)))
     with np.errstate(invalid="ignore"):  # infinity minus infinity

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from suffice._version import VERSION
 from suffice.errors import SufficeWarning, UsageError, attempt
-from suffice.evaluation.diagnose.signal_checks import Array, Rows, separations, signal_flags
+from suffice.evaluation.diagnose.signal_checks import Rows, separations, signal_flags
 from suffice.evaluation.settings import DiagnosisSettings
 from suffice.measures.measures import Measures
 from suffice.policies.defaults import MARGIN
@@ -37,13 +37,12 @@ from suffice.signals.known_signals import SIGNALS, resolve
 from suffice.signals.signal_table import given_signals, lack
 from suffice.stats.auroc import USES, Use, auroc_use
 from suffice.stats.intervals import Estimate, difference
-from suffice.stats.units import numbered_units
+from suffice.stats.units import Array, Mask, numbered_units
 from suffice.trace.rounds.trace_set import TraceSet
 
 ALL_QUESTIONS = "all"
 _MOST_NAMED = 5
 _MOST_VALUES = 12  # a signal with more has no mode worth the name
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -26,10 +26,8 @@ from suffice.signals.known_signals import SignalSpec
 from suffice.signals.signal_table import answer_votes, declared
 from suffice.stats.intervals import Interval, percentile_interval, resampled_means
 from suffice.stats.series import running_best
-from suffice.stats.units import unit_means
+from suffice.stats.units import Array, Mask, unit_means
 from suffice.trace.rounds.records import POLICY_STOP
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +94,7 @@ def answer_sets(
     )
 
 
-def _interval(values: NDArray[np.float64], draws: Resampling) -> Interval:
+def _interval(values: Array, draws: Resampling) -> Interval:
     means = resampled_means(values[:, None], resamples=draws.resamples, seed=draws.seed)
     return percentile_interval(float(values.mean()), means[:, 0])
 
@@ -151,7 +149,7 @@ def answer_rounds(
 
 def _preference(
     measures: Measures, choice: AnswerChoice, policy: StopPolicy | None
-) -> tuple[NDArray[np.float64] | None, CostReads]:
+) -> tuple[Array | None, CostReads]:
     """How much each round's answer is preferred, (n_questions, n_rounds), and what that reads."""
     traces = measures.traces
     if choice.rule == "majority":
@@ -295,7 +293,7 @@ class Reader:
 
     seen: Seen
     weights: Weights
-    labelled: NDArray[np.bool_]
+    labelled: Mask
     units: NDArray[np.intp]
     draws: Resampling = field(default_factory=Resampling)
 
@@ -324,7 +322,7 @@ class Reader:
         )
         return AtStops(scores, costs, past)
 
-    def mean(self, values: Array, among: NDArray[np.bool_] | None = None) -> float:
+    def mean(self, values: Array, among: Mask | None = None) -> float:
         """The mean over units of questions, perhaps of some; NaN: there are none."""
         some = slice(None) if among is None else among
         means = unit_means(values[some], self.units[some])
@@ -390,9 +388,7 @@ class Reader:
         low, *high = (self.mean(side) for side in sides)
         return unknown, Range(low=low, high=high[0] if high else None)
 
-    def _explored(
-        self, seen: Seen, stops: Stops, some: NDArray[np.bool_] | None = None
-    ) -> int | None:
+    def _explored(self, seen: Seen, stops: Stops, some: Mask | None = None) -> int | None:
         """How many explored questions go past their policy's stop; ``None``: none does, nor any cut one."""
         past = (seen.weights(stops) != 1.0) & (True if some is None else some)
         return int((past & (seen.weight > 0)).sum()) if past.any() else None

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from suffice.stats.fields import known
 from suffice.stats.intervals import Interval, percentile_interval
-
-Array = NDArray[np.float64]
+from suffice.stats.units import Array, Mask
 
 
 class PairedIntervals:
@@ -236,7 +235,7 @@ def interpolate(costs: Array, scores: Array, at: Array) -> Array:
     return np.array([np.interp(*row) for row in zip(spent, costs, scores, strict=True)])
 
 
-def pareto_front(costs: Array, scores: Array) -> NDArray[np.bool_]:
+def pareto_front(costs: Array, scores: Array) -> Mask:
     """Which of several (n,) no other beats in cost and score; of equal ones the first."""
     costs, scores = np.round(costs, _DIGITS), np.round(scores, _DIGITS)
     order = np.lexsort((np.arange(len(costs)), -scores, costs))

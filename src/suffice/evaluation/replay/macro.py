@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.evaluation.replay.compare import Comparison
@@ -21,11 +20,10 @@ from suffice.results.table import Cell, Column, Table
 from suffice.results.tabular import Tabular
 from suffice.scoring import Metric
 from suffice.stats.intervals import Interval, percentile_interval, resampled_means
-from suffice.stats.units import numbered_units, unit_means
+from suffice.stats.units import Array, numbered_units, unit_means
 from suffice.trace.rounds.records import Question
 from suffice.trace.rounds.trace_set import is_veiled, keys_of, unit_keys
 
-Array = NDArray[np.float64]
 _NAME_WIDTH = 40
 
 

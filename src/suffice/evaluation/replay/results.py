@@ -30,6 +30,7 @@ from suffice.results.table import Cell, Column, Described, Table, Value, table_o
 from suffice.results.tabular import Tabular
 from suffice.scoring import METRICS, F1Kind, Metric, ScoreName
 from suffice.stats.intervals import Interval, draws_in_words
+from suffice.stats.units import Array
 
 _ELSEWHERE = {"json": None}  # the document holds these in another form, or not at all
 _ROUNDS = "rounds"  # a policy's entry calls the cost mean_rounds; rounds are those of each question
@@ -73,7 +74,7 @@ class PolicyResult:
     beyond_record: int
     stops: NDArray[np.int16] = field(metadata=_ELSEWHERE)
     answers: NDArray[np.int16] = field(metadata=_ELSEWHERE)
-    weights: NDArray[np.float64] = field(metadata=_ELSEWHERE)
+    weights: Array = field(metadata=_ELSEWHERE)
     metric: Metric = field(default=METRICS["f1"], metadata=_ELSEWHERE)
     interval: Interval | None = field(default=None, metadata={"json": "{metric}_interval"})
     delta: Interval | None = field(default=None, metadata={"json": "delta_{metric}"})
@@ -85,7 +86,7 @@ class PolicyResult:
     precision: float | None = field(default=None, metadata=_ELSEWHERE)
     recall: float | None = field(default=None, metadata=_ELSEWHERE)
     policy: StopPolicy | None = field(default=None, metadata=_ELSEWHERE)
-    confidence: NDArray[np.float64] | None = field(default=None, metadata=_ELSEWHERE)
+    confidence: Array | None = field(default=None, metadata=_ELSEWHERE)
     auroc: float | None = field(default=None, metadata=_ELSEWHERE)
     sets: AnswerSetResult | None = field(default=None, metadata=_ELSEWHERE)
     label: str = field(default="", metadata=_ELSEWHERE)

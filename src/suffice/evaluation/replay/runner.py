@@ -49,7 +49,7 @@ from suffice.scoring import AnswerChoice
 from suffice.stats.auroc import auroc
 from suffice.stats.fields import known
 from suffice.stats.intervals import Sums, from_sums, resampled_means, with_rare_weights
-from suffice.stats.units import unit_means, unit_weights
+from suffice.stats.units import Array, unit_means, unit_weights
 from suffice.trace.rounds.trace_set import TraceSet
 
 
@@ -64,7 +64,7 @@ class Run:
     read: AtStops
 
 
-def at_stop(values: NDArray[np.float64], stops: NDArray[np.int16]) -> NDArray[np.float64]:
+def at_stop(values: Array, stops: NDArray[np.int16]) -> Array:
     """``values`` (n_questions, n_rounds) at each question's stop round, (n_questions,)."""
     return values[np.arange(len(stops)), stops - 1]
 
@@ -163,21 +163,19 @@ class Runner:
         """Questions that end before the round that the run wanted."""
         return int(((run.wanted > self.seen.last) & ~self.seen.cut).sum())
 
-    def fixed_scores(self) -> NDArray[np.float64]:
+    def fixed_scores(self) -> Array:
         """What fixed-1 .. fixed-R score, (n_questions, n_rounds), NaN where that is not known."""
         returned, name = self.returned, self.returned.metric.score
         return self._fixed(returned.compared, lambda at: self.reader.score(returned, name, at)[0])
 
-    def fixed_cost(self, name: str) -> NDArray[np.float64] | None:
+    def fixed_cost(self, name: str) -> Array | None:
         """What fixed-1 .. fixed-R cost, alike; ``None``: unknown."""
         paid, floors = self.book.at_stops(CostReads())[name], self.book.at_least(CostReads())
         if paid is None:
             return None
         return self._fixed(paid, lambda at: self.reader.cost(name, paid, at, floors)[0])
 
-    def _fixed(
-        self, values: NDArray[np.float64], at: Callable[[NDArray[np.int16]], NDArray[np.float64]]
-    ) -> NDArray[np.float64]:
+    def _fixed(self, values: Array, at: Callable[[NDArray[np.int16]], Array]) -> Array:
         seen = self.seen
         if not seen.cut.any():
             return seen.matrix(values)
@@ -269,7 +267,7 @@ def _intervals(
     of_fixed, score = runner.fixed_scores(), runner.scored.metric.score
     chosen = np.flatnonzero(labelled)
 
-    def columns(some: slice) -> NDArray[np.float64]:
+    def columns(some: slice) -> Array:
         rows = chosen[some]
         parts = [np.stack([run.read.scores[score][rows] for run in runs], axis=1), of_fixed[rows]]
         # an unknown value leaves its column unknown, also in draws without its question
@@ -287,7 +285,7 @@ def _intervals(
         return compared(means=sums.mean, draws=drawn)
     values = unit_means(columns(slice(None)), units)
 
-    def draws() -> NDArray[np.float64]:
+    def draws() -> Array:
         drawn = resampled_means(values, resamples=settings.resamples, seed=settings.seed)
         past = [
             one is not None and (one.weights != 1.0).any() for one in (r.read.past for r in runs)
@@ -384,7 +382,7 @@ def _result(run: Run, runner: Runner, intervals: PairedIntervals) -> PolicyResul
     )
 
 
-def _p95(stops: NDArray[np.int16], weights: NDArray[np.float64], past: PastCuts | None) -> float:
+def _p95(stops: NDArray[np.int16], weights: Array, past: PastCuts | None) -> float:
     """The 95th percentile of stop rounds; of weighted ones the first that so much weight stops by."""
     if past is None and (weights == 1.0).all():
         return float(np.percentile(stops, 95))
