@@ -58,11 +58,11 @@ _MOST_SHOWN = 12
 
 
 def choose(traces: Traces, settings: ChoiceSettings) -> Choice:
-    """The one policy that a record speaks for, with what it promises.
+    """Choose one policy for a record, with its proven promise.
 
-    Policies of paths that no label had a part in are proven on all labeled questions, see
-    :mod:`suffice.evaluation.choose.proof`. Beside them methods, rules and learned values are fitted on
-    split ``tune``, ordered by a third of the other questions and proven by the rest.
+    All labeled questions prove the policies of paths, which use no labels
+    (:mod:`suffice.evaluation.choose.proof`). Split ``tune`` fits methods, rules and learned values, a third
+    of the other questions orders them, and the rest proves them.
     """
     measures = Measures.of(traces).by(settings.metric)
     refuse_several_loops(measures)
@@ -221,7 +221,7 @@ def in_order(
     *,
     proven: bool | None,
 ) -> tuple[list[Ranked], str]:
-    """All candidates, the one to run first, and why; ``proven``: whether something is, if asked."""
+    """Order the candidates, best first, and say why; ``proven``: whether a promise is (``None``: no aim)."""
     if (error := settings.cost_per_error) is not None:
         order = sorted(estimates, key=lambda one: (one.cost + error * one.loss, one.cost))
         return order, f"It has the least cost plus {error:g} an error on the ranking questions."

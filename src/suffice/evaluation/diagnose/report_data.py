@@ -249,11 +249,7 @@ class ReportData:
 
 
 def report_data(
-    traces: TraceSet | Measures,
-    result: ReplayResult,
-    parts: ReportParts | None = None,
-    *,
-    most_stories: int = 500,
+    traces: TraceSet | Measures, result: ReplayResult, parts: ReportParts | None = None
 ) -> ReportData:
     """Gather what the report shows of a replay of ``traces``; ``parts`` go with it."""
     measures = Measures.of(traces).by(result.metric.name)
@@ -266,7 +262,7 @@ def report_data(
         for policy in result.policies
         if policy.policy is not None
     }
-    drawn = _in_turn(_kinds(record, result, scored), result.seed)[:most_stories]
+    drawn = _in_turn(_kinds(record, result, scored), result.seed)[:_MOST_STORIES]
     turns = np.argsort(drawn).tolist()
     told = record.take(np.isin(np.arange(record.n_questions), drawn)).records()
     scores = {"em": scored.em, "f1": scored.f1} if scored.metric.gold else {}
@@ -299,7 +295,7 @@ def report_data(
     )
 
 
-_UNKNOWN = -1.0
+_UNKNOWN, _MOST_STORIES = -1.0, 500
 
 
 def _kinds(record: TraceSet, result: ReplayResult, scored: Outcomes) -> NDArray[np.int64]:

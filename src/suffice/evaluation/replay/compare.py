@@ -35,7 +35,7 @@ from suffice.trace.rounds.trace_set import TraceSet
 def transfer_notes(
     candidates: Sequence[NamedPolicy], fit_on: TraceSet, replayed: TraceSet
 ) -> list[str]:
-    """Which candidates were fitted on split tune of ``fit_on``, and where that does not reach."""
+    """Note the candidates fitted on split tune of ``fit_on``, and questions in both records."""
     source = fit_on.origin.source
     fitted = [
         candidate
@@ -67,32 +67,31 @@ def _fitting(candidate: NamedPolicy) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Comparison(Tabular):
-    """The replay with the questions it was made on, measured."""
+    """A replay and the measures of its questions."""
 
     measures: Measures
     result: ReplayResult
 
     @property
     def traces(self) -> TraceSet:
-        """Those questions."""
+        """The record of the questions."""
         return self.measures.recorded
 
     def tables(self) -> tuple[Table, ...]:
-        """Those of the replay."""
+        """Return the tables of the replay."""
         return self.result.tables()
 
     def to_json(self) -> dict[str, Any]:
-        """That of the replay."""
+        """Return the JSON of the replay."""
         return self.result.to_json()
 
 
 def compare(
     traces: Traces, settings: ComparisonSettings, *, run: FitRun | None = None
 ) -> Comparison:
-    """Replay what the settings name, in the order given, then the baseline if it is not among them.
+    """Replay the policies of the settings in order, then the baseline.
 
-    Where nothing is named that is every fixed-K (of more than 20 some), the usual methods and the oracles. A
-    policy that cannot be fitted or run on this record is left out, and the result says why.
+    A policy that cannot be fitted or run on this record is left out, and the result says why.
     """
     measures = Measures.of(traces).by(settings.metric)
     chosen, split, notes = _choose_split(measures, settings.split)
@@ -196,7 +195,7 @@ def _agreement_notes(built: Sequence[NamedPolicy]) -> list[str]:
 
 
 def with_q_values(traces: TraceSet | Measures, comparison: Comparison) -> TraceSet:
-    """All the traces, with the signals ``q_stop`` and ``q_cont`` of the one stop-rag policy compared."""
+    """Return the traces with signals ``q_stop`` and ``q_cont`` of the one stop-rag policy compared."""
     measures = Measures.of(traces)
     results = comparison.result.policies
     learned = {

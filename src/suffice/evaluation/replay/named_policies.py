@@ -161,11 +161,9 @@ def named_policies(
     rules: Sequence[str] = (),
     *,
     fit_on: TraceSet | Measures | None = None,
-    f1_kind: F1Kind = "hotpotqa",
-    run: FitRun | None = None,
 ) -> tuple[NamedPolicy, ...]:
-    """Build every named policy, then every rule; what must be fitted is fitted on split ``tune``."""
-    asked = asked_policies(traces, names, rules, fit_on=fit_on, f1_kind=f1_kind, run=run)
+    """Build every named policy, then every rule; split ``tune`` fits them."""
+    asked = asked_policies(traces, names, rules, fit_on=fit_on)
     return numbered([policy.build() for policy in asked])
 
 
@@ -183,9 +181,13 @@ def asked_policies(
     fit_measures = measures if fit_on is None else Measures.of(fit_on)
     fitted = partial(_fitted, measures, fit_measures, f1_kind, run)
     asked = [_asked(measures, name, fitted) for name in names]
+
+    def of_rule(rule: str) -> NamedPolicy:
+        return NamedPolicy.of(fit_rule(rule, measures, fit_on=fit_measures), rule)
+
     for rule in rules:
         check_rule(rule, measures.traces.signal_names)
-        asked.append(AskedPolicy(name=rule, build=partial(_rule, measures, rule, fit_measures)))
+        asked.append(AskedPolicy(name=rule, build=partial(of_rule, rule)))
     return asked
 
 
@@ -343,11 +345,6 @@ def _unfitted(traces: TraceSet, method: Method) -> str:
         f"fit_on=), or type suffice fit {method.name} OTHER_TRACES --out policy.json and pass --policy "
         "policy.json"
     )
-
-
-def _rule(measures: Measures, rule: str, fitting: Measures) -> NamedPolicy:
-    policy = fit_rule(rule, measures, fit_on=fitting)
-    return NamedPolicy.of(policy, rule)
 
 
 def _unknown(name: str) -> str:
