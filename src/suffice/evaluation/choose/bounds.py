@@ -88,11 +88,6 @@ class Half:
     def __len__(self) -> int:
         return len(self.last) if self.units is None else int(self.units.max(initial=-1)) + 1
 
-    @property
-    def rules(self) -> RuleStops:
-        """The stops, computed block by block."""
-        return self.stops if isinstance(self.stops, RuleStops) else RuleStops.of_array(self.stops)
-
     def losses(self, members: NDArray[np.intp], of: LossName) -> Array:
         """Return losses in [0, 1], scaled by :func:`_scaled`, (n_units, n_members)."""
         n_questions = len(self.scores)
@@ -256,7 +251,8 @@ def _danger(half: Half, members: NDArray[np.intp], settings: Promise) -> Array:
 
 def _cheapest_of_equals(learn: Half, full: int) -> NDArray[np.intp]:
     """One of the members that stop every question of the half alike: the full budget, else the cheapest."""
-    digests = learn.rules.digests()
+    stops = learn.stops
+    digests = (stops if isinstance(stops, RuleStops) else RuleStops.of_array(stops)).digests()
     seen = {digests[full]: full}
     for number in np.argsort(learn.costs, kind="stable").tolist():
         seen.setdefault(digests[number], number)

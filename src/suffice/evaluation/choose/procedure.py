@@ -50,9 +50,9 @@ from suffice.policies.unfitted import FixedPolicy
 from suffice.scoring import AnswerChoice
 from suffice.stats.fields import known
 from suffice.stats.intervals import Interval, percentile_interval, resampled_means
-from suffice.stats.units import Array, unit_means
+from suffice.stats.units import unit_means
 
-_MOST_WRONG, _DIVISIONS = 50, 4
+_MOST_WRONG = 50
 _MOST_SHOWN = 12
 """Rules and methods that are replayed beside the chosen one."""
 
@@ -166,7 +166,9 @@ def _by_majority(labelled: Measures, settings: ChoiceSettings) -> Interval | Non
     rows, last = np.arange(labelled.traces.n_questions), labelled.traces.last_rounds - 1
     chosen = answer_rounds(labelled, AnswerChoice.parse(MAJORITY), None).returned(scored)
     gains = chosen.compared[rows, last] - scored.compared[rows, last]
-    return _mean_within(gains, labelled, settings)
+    means = unit_means(gains[scored.labelled], labelled.units[scored.labelled])[:, None]
+    draws = resampled_means(means, resamples=settings.resamples, seed=settings.seed)
+    return percentile_interval(float(means.mean()), draws[:, 0])
 
 
 def _promises(measures: Measures, settings: ChoiceSettings) -> list[Promise]:
@@ -266,13 +268,6 @@ def _shown(
     learned = learned[: _MOST_SHOWN + 1]
     learned += [] if guess is None else [guess.candidate]
     return {one.policy.name: one for one in learned}
-
-
-def _mean_within(values: Array, measures: Measures, settings: ChoiceSettings) -> Interval:
-    labelled = measures.scores(settings.f1_kind).labelled
-    means = unit_means(values[labelled], measures.units[labelled])[:, None]
-    draws = resampled_means(means, resamples=settings.resamples, seed=settings.seed)
-    return percentile_interval(float(means.mean()), draws[:, 0])
 
 
 def _replayed(

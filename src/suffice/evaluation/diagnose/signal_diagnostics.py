@@ -346,12 +346,19 @@ def _areas(diagnostics: Diagnostics) -> Table:
         head = f"% def.\n{part}"
         column = Column(name=f"{part}: defined", kind="percent", digits=0, head=head, drop=2)
         described.append((partial(_pooled, part, "defined"), column))
+    figures = "; ".join(
+        f"{name}: {counted(part['questions'], 'question')}, {count(part['labelled'])} with gold answers, "
+        f"{counted(part['rounds'], 'round')}"
+        for name, part in diagnostics.parts.items()
+    )
+    drift = f"drift: {parts[1]} minus {parts[0]}. " if len(parts) > 1 else ""
     notes = (
         "AUROC of each signal against exact match, all rounds pooled; 0.5 is chance. low: low values "
         f"favor stopping, and the AUROC is of the negated signal. Useful: the interval on {parts[-1]} is "
         "above 0.5. Uninformative: it contains 0.5. Intervals are not corrected for the number of "
         "signals.",
-        _figures(diagnostics),
+        f"{figures}. Brackets: 95% intervals of {diagnostics.resamples} resamples of the questions (seed "
+        f"{diagnostics.seed}). {drift}{UNKNOWN}: undefined; --json says why.",
     )
     title = f"What are the signals worth here? {diagnostics.verdict}"
     return table_of("signals", diagnostics.signals, described, title, notes)
@@ -361,23 +368,9 @@ _DRIFT = replace(estimate_column("drift", "drift", signed=True), drop=1)
 
 
 def use_cell(use: Use) -> Cell:
-    """What an AUROC is worth; empty where that is not known."""
+    """Return the cell of a use; empty if it is unknown."""
     shown = "" if use == "unknown" else use
     return Cell(use, shown, _TONES.get(use))
-
-
-def _figures(diagnostics: Diagnostics) -> str:
-    names = [*diagnostics.parts]
-    parts = "; ".join(
-        f"{name}: {counted(part['questions'], 'question')}, {count(part['labelled'])} with gold answers, "
-        f"{counted(part['rounds'], 'round')}"
-        for name, part in diagnostics.parts.items()
-    )
-    drift = f"drift: {names[1]} minus {names[0]}. " if len(names) > 1 else ""
-    return (
-        f"{parts}. Brackets: 95% intervals of {diagnostics.resamples} resamples of the questions (seed "
-        f"{diagnostics.seed}). {drift}{UNKNOWN}: undefined; --json says why."
-    )
 
 
 def _distances(diagnostics: Diagnostics) -> Table:

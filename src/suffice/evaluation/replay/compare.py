@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from suffice.contracts import ValuePolicy
@@ -100,11 +101,7 @@ def compare(
         names = usual_names(chosen.traces.n_rounds, oracles=measures.metric.gold)
     fit_on = None if settings.fit_on is None else Measures.of(settings.fit_on).by(settings.metric)
 
-    def ask(policies: Sequence[Wanted], rules: Sequence[str] = ()) -> list[AskedPolicy]:
-        return asked_policies(
-            measures, policies, rules, fit_on=fit_on, f1_kind=settings.f1_kind, run=run
-        )
-
+    ask = partial(asked_policies, measures, fit_on=fit_on, f1_kind=settings.f1_kind, run=run)
     able, left_out = runnable(ask(names, settings.rules), chosen, settings.f1_kind)
     source = measures.traces.origin.source
     if left_out and (settings.strict or not able):

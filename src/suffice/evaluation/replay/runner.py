@@ -55,7 +55,7 @@ from suffice.trace.rounds.trace_set import TraceSet
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One candidate replayed: rounds wanted and taken, (n_questions,) each, and scores and costs there."""
+    """A replayed candidate: rounds wanted and taken, (n_questions,) each, with scores and costs there."""
 
     candidate: NamedPolicy
     wanted: NDArray[np.int16]
@@ -95,24 +95,19 @@ class Runner:
         self.returned: Outcomes = of_fixed.returned(self.scored)
         """What stopping after each round scores for fixed budgets."""
         self.draws: Resampling = Resampling(settings.resamples, settings.seed)
-        seen = measures.seen or Seen.whole(measures.traces)
+        self.seen: Seen = measures.seen or Seen.whole(measures.traces)
         labelled, units = self.scored.labelled, measures.units
-        self.reader: Reader = Reader(seen, settings.weights, labelled, units, self.draws)
+        self.reader: Reader = Reader(self.seen, settings.weights, labelled, units, self.draws)
         self.book: CostBook = measures.costs(settings.cost_model, of_fixed.reads)
 
-    @property
-    def seen(self) -> Seen:
-        """How far the questions were seen."""
-        return self.reader.seen
-
     def beside(self) -> CostBook | None:
-        """The costs of the closed book, where it is among the candidates."""
+        """Return the costs of the closed book, if it is a candidate."""
         if all(candidate.kind != CLOSED_BOOK for candidate in self.candidates):
             return None
         return closed_book_rounds(self.measures).costs(self._settings.cost_model)
 
     def run(self, candidate: NamedPolicy) -> Run:
-        """One candidate's stops, scores and costs."""
+        """Return a candidate's stops, scores and costs."""
         if candidate.kind == CLOSED_BOOK:
             return self._closed_book(candidate)
         last = self.measures.traces.last_rounds
@@ -153,23 +148,23 @@ class Runner:
         return policy_reads(candidate.policy, budget)
 
     def unscored(self, run: Run) -> int:
-        """Labelled questions of which it is not known what the run scores."""
+        """Return the number of labeled questions without a known score."""
         unknown = np.isnan(run.read.scores[self.scored.metric.score]) & self.scored.labelled
         if run.read.past is not None:
             unknown &= run.read.past.weights > 0
         return int(unknown.sum())
 
     def beyond(self, run: Run) -> int:
-        """Questions that end before the round that the run wanted."""
+        """Return the number of questions that end before the wanted round."""
         return int(((run.wanted > self.seen.last) & ~self.seen.cut).sum())
 
     def fixed_scores(self) -> Array:
-        """What fixed-1 .. fixed-R score, (n_questions, n_rounds), NaN where that is not known."""
+        """Return the scores of fixed-1 .. fixed-R, (n_questions, n_rounds), NaN where unknown."""
         returned, name = self.returned, self.returned.metric.score
         return self._fixed(returned.compared, lambda at: self.reader.score(returned, name, at)[0])
 
     def fixed_cost(self, name: str) -> Array | None:
-        """What fixed-1 .. fixed-R cost, alike; ``None``: unknown."""
+        """Return a cost of fixed-1 .. fixed-R, (n_questions, n_rounds); ``None``: unknown."""
         paid, floors = self.book.at_stops(CostReads())[name], self.book.at_least(CostReads())
         if paid is None:
             return None
@@ -184,7 +179,7 @@ class Runner:
 
 
 def stop_rounds(policy: StopPolicy, traces: TraceSet | Measures) -> NDArray[np.int16]:
-    """The round each question stops at, clamped to its last recorded one, (n_questions,)."""
+    """Return each question's stop round, at most its last recorded one, (n_questions,)."""
     return Measures.of(traces).stop_rounds(policy)
 
 
