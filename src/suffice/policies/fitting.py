@@ -116,8 +116,11 @@ def fit_questions(part: Measures) -> tuple[Mask, Mapping[str, Any]]:
         return everyone, {}
     never = ~(cut | seen.explored) & np.isin(seen.propensity, seen.propensity[seen.stood_for])
     not_drawn = never.copy()
-    names = record.first_rounds("question_id").filter(never)
-    not_drawn[never] = _between_0_and_1(names) >= seen.propensity[never]
+    names = record.first_rounds("question_id").filter(never).cast("large_binary")
+    # a hash between 0 and 1 draws a question alike in any record
+    digests = b"".join(blake2b(name.as_buffer(), digest_size=8).digest() for name in names)
+    drawn = np.frombuffer(digests, np.uint64) / 2.0**64
+    not_drawn[never] = drawn >= seen.propensity[never]
     read = ~(cut | not_drawn)
     if not read.any():
         raise UsageError(_all_cut(record))
@@ -138,14 +141,6 @@ def _all_cut(record: TraceSet, what: str = "questions") -> str:
         "nothing shows what later rounds would have brought; record some in shadow, or live with a share "
         "explored (explore=0.05), or fit on another record"
     )
-
-
-def _between_0_and_1(ids: pa.ChunkedArray) -> Array:
-    """Hash every id to a number, the same in any record."""
-    digests = b"".join(
-        blake2b(name.as_buffer(), digest_size=8).digest() for name in ids.cast("large_binary")
-    )
-    return np.frombuffer(digests, np.uint64) / 2.0**64
 
 
 def fit_notes(fitted_on: Mapping[str, Any]) -> list[str]:

@@ -6,8 +6,7 @@ controls are fixed at 0.25, or have the best tune F1 of 40 evenly spaced ones at
 ``corrected`` uses the official normalizer and never fires on an undefined margin or a stable abstention.
 It takes the cheapest threshold within one standard error of the best out-of-fold tune F1.
 
-The fifth control, a random mix of the neighboring fixed budgets at equal cost, needs no fitting:
-``frontier_gain`` of a replay compares with it.
+The fifth control, a random mix of fixed budgets at equal cost, is ``frontier_gain`` of a replay.
 """
 
 from __future__ import annotations

@@ -53,8 +53,7 @@ from suffice.stats.intervals import Interval, percentile_interval, resampled_mea
 from suffice.stats.units import unit_means
 
 _MOST_WRONG = 50
-_MOST_SHOWN = 12
-"""Rules and methods that are replayed beside the chosen one."""
+_MOST_SHOWN = 12  # rules and methods that are replayed beside the chosen one
 
 
 def choose(traces: Traces, settings: ChoiceSettings) -> Choice:

@@ -165,10 +165,8 @@ class MiCPPolicy:
 
     @property
     def _summary(self) -> str:
-        rounds = "; ".join(
-            f"round {number}: {_shown(stop, self._score_name)}"
-            for number, stop in enumerate(self.stops, 1)
-        )
+        shown = (_shown(stop, self._score_name) for stop in self.stops)
+        rounds = "; ".join(f"round {number}: {stop}" for number, stop in enumerate(shown, 1))
         enters = "every cluster" if self.final == -math.inf else f"confidence >= {self.final:.4g}"
         return f"{rounds or 'no early stop'}; answer set: {enters}"
 

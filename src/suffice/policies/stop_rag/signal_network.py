@@ -23,9 +23,6 @@ from suffice.stats.fields import Fields
 from suffice.stats.units import Array
 from suffice.trace.rounds.trace_set import TraceSet
 
-ALL = "all"
-"""Names every signal that a record gives."""
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SignalNetwork:
@@ -136,7 +133,7 @@ def free_inputs(
     """Return the named signals, or all that vary and cost no further call."""
     measures = Measures.of(questions)
     traces = measures.traces
-    everything = tuple(wanted or ()) == (ALL,)
+    everything = tuple(wanted or ()) == ("all",)
     if wanted is not None and not everything:
         return tuple(resolve(name, also=traces.signal_names).name for name in wanted)
     own = (Q_STOP.name, Q_CONT.name)
