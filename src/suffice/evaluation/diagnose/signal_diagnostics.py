@@ -1,4 +1,4 @@
-"""What every signal says about right and wrong answers, on tune and on eval side by side, and its tables."""
+"""Diagnosis of every signal against right and wrong answers, on tune and on eval, and its tables."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _MOST_VALUES = 12  # a signal with more has no mode worth the name
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Diagnostics(Tabular):
-    """Signals of a trace set side by side on its parts, tune and eval or all questions, as JSON has them."""
+    """Signals side by side on the parts of a record: tune and eval, or all questions; as in JSON."""
 
     source: str = field(metadata={"json": "traces"})
     model: str | None
@@ -60,17 +60,17 @@ class Diagnostics(Tabular):
 
     @property
     def last(self) -> str:
-        """The part that signals are judged by: eval where there is one."""
+        """The part that decides the use of signals: eval, if it exists."""
         return list(self.parts)[-1]
 
     def area(self, signal: Mapping[str, Any]) -> Estimate:
-        """A signal's AUROC on the last part."""
+        """Return a signal's AUROC on the last part."""
         area: Estimate = signal["parts"][self.last]["auroc"]
         return area
 
     @property
     def by_use(self) -> tuple[Mapping[str, Any], ...]:
-        """The signals, useful ones first, of these those of the highest AUROC."""
+        """The signals by use, then by AUROC."""
 
         def key(signal: Mapping[str, Any]) -> tuple[int, float]:
             return USES.index(signal["use"]), -(self.area(signal).estimate or 0.0)
@@ -79,7 +79,7 @@ class Diagnostics(Tabular):
 
     @property
     def verdict(self) -> str:
-        """Which signals tell right from wrong answers, in sentences."""
+        """The signals that tell right from wrong answers, in sentences."""
         by_use = {use: [one["name"] for one in self.by_use if one["use"] == use] for use in USES}
         useful, part = by_use["useful"], self.last
         where = "all questions" if part == ALL_QUESTIONS else f"split {part}"
@@ -102,16 +102,16 @@ class Diagnostics(Tabular):
         return f"{said} {'Of the others' if useful else 'Of these'}: {others}." if others else said
 
     def tables(self) -> tuple[Table, ...]:
-        """AUROC and d of every signal, by round, type and value; the most useful signals first."""
+        """Return tables of AUROC and d, by round, type and value; the most useful signals first."""
         return tuple(signal_tables(replace(self, signals=self.by_use)))
 
     def to_json(self) -> dict[str, Any]:
-        """Strict JSON, null where undefined."""
+        """Return strict JSON, null where undefined."""
         return {**fields_as_json(self), "version": VERSION}
 
 
 def diagnose(traces: TraceSet | Measures, settings: DiagnosisSettings | None = None) -> Diagnostics:
-    """Look at every signal on both splits, or on all questions where the trace lacks one of them."""
+    """Diagnose every signal on both splits, or on all questions if a split is missing."""
     settings = DiagnosisSettings() if settings is None else settings
     measures = Measures.of(traces)
     record = measures.traces
@@ -204,7 +204,7 @@ def _parts(
 def _apart(
     measures: Measures, names: tuple[str, ...], rows: Mask, settings: DiagnosisSettings, seed: int
 ) -> dict[str, tuple[dict[str, Any], Array]]:
-    """Every signal on the questions ``rows`` (n_questions,), with the draws of its pooled figures."""
+    """Diagnose every signal on the questions ``rows`` (n_questions,), with draws of pooled figures."""
     table, types = measures.signals(names), Texts.of(measures.traces.first_rounds("question_type"))
     em, exists, codes = measures.score("em")[rows], table.exists[rows], types.codes[rows]
     usable = np.isfinite(em)
@@ -259,7 +259,7 @@ def _share(some: Mask, of: Mask) -> float:
 
 
 def _concentration(distinct: Array, counts: NDArray[np.int64]) -> dict[str, float] | None:
-    """How few values a signal takes: entropy in nats, its most common value and that value's share."""
+    """Return the entropy of a signal of few values, its mode and the mode's share."""
     if not 0 < len(distinct) <= _MOST_VALUES:
         return None
     shares = counts / counts.sum()
@@ -273,7 +273,7 @@ def _concentration(distinct: Array, counts: NDArray[np.int64]) -> dict[str, floa
 
 # --- overconfidence ------------------------------------------------------------------------------
 def calibrated_margins(measures: Measures, tune_split: str) -> tuple[Array, str | None]:
-    """P(EM = 1 | margin), (n_questions, n_rounds), out of fold on tune; or why there is none."""
+    """Return P(EM = 1 | margin), (n_questions, n_rounds), out of fold on tune; or the reason for none."""
     tune = measures.traces.in_split(tune_split)
 
     def calibrated() -> Array:
@@ -292,7 +292,7 @@ def calibrated_margins(measures: Measures, tune_split: str) -> tuple[Array, str 
 def margin_means(
     margins: Array, calibrated: Array, em: Array, why: str | None
 ) -> dict[str, Any] | None:
-    """Means of a part's rounds, each array (n_questions, n_rounds) (paper 0, Table 6)."""
+    """Return means over a part's rounds, each array (n_questions, n_rounds) (paper 0, Table 6)."""
     defined = np.isfinite(margins)
     if not defined.any():
         return None
@@ -314,7 +314,7 @@ _TONES: Mapping[Use, Tone] = {"useful": "good", "misleading": "bad"}
 
 
 def signal_tables(diagnostics: Diagnostics) -> Iterator[Table]:
-    """AUROC and d of every signal, by round, by type and by value, and what speaks against it."""
+    """Yield tables of AUROC and d of every signal, by round, type and value, and of warnings."""
     if not diagnostics.signals:
         yield Table(name="signals", title="This record defines no signal.")
         return
