@@ -73,7 +73,7 @@ class _How:
         return PUBLISHED_UNDEFINED if self.preset == "published" else None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class _RuleMethod(RuleKind, Method):
     """TASR or a control: the signals of each preset, and how its rule is found on tune."""
 
