@@ -1,4 +1,4 @@
-"""Work done side by side in threads, so that an interrupt cuts no result in two; how much of it at once."""
+"""Work in several threads, which an interrupt ends without losing or halving a result."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ _Result = TypeVar("_Result")
 
 
 class Work(Protocol[_Task_contra, _Result]):
-    """What is done, and where it is put what comes out."""
+    """Work on tasks in several threads: how to do a task, and how to keep its result."""
 
     def do(self, task: _Task_contra, stop: threading.Event) -> _Result:
-        """One piece, in any thread; to be ended early when ``stop`` is set. Setting it takes no more."""
+        """Do a task, in any thread; it should end early once ``stop`` is set."""
         ...
 
     def keep(self, results: Sequence[tuple[_Task_contra, _Result]], *, broken: bool) -> None:
-        """Take in results, in one thread of its own; ``broken``: while an error ends it all."""
+        """Keep results, in one thread of its own; ``broken``: an error is ending the work."""
         ...
 
     def report(self) -> None:
-        """Told in the caller's thread after each :meth:`keep`; may raise to end it."""
+        """Report progress, in the caller's thread after each :meth:`keep`; may raise to end the work."""
         ...
 
 
 def width_of(model: object) -> int:
-    """How many pieces of work at a time suit a model: its optional attribute ``concurrency``, else 1."""
+    """Return how many tasks at a time suit a model: its attribute ``concurrency``, else 1."""
     return int(getattr(model, "concurrency", 1))
 
 
 def started(work: Callable[[], object], name: str) -> threading.Thread:
-    """A thread that does the work, and keeps no process from its end."""
+    """Start a thread that does the work and does not keep the process alive."""
     thread = threading.Thread(target=work, name=f"suffice-{name}", daemon=True)
     thread.start()
     return thread
 
 
 def side_by_side(work: Work[_Task, _Result], tasks: Iterable[_Task], *, concurrency: int) -> bool:
-    """Do the work, so many tasks under way at once; true when interrupted.
+    """Do the tasks, ``concurrency`` at a time; return whether an interrupt ended them.
 
     Ctrl-C reaches the main thread only, so it cannot cut :meth:`Work.keep` in two. What is under way
     then, or when an error is raised, comes to its end and is kept; what pauses then (:func:`rest`) ends
@@ -81,7 +81,7 @@ def side_by_side(work: Work[_Task, _Result], tasks: Iterable[_Task], *, concurre
 
 
 class _UnderWay(Generic[_Task, _Result]):
-    """The tasks that workers are at, and those that wait for one."""
+    """Running tasks, and tasks that wait for a worker."""
 
     def __init__(
         self, work: Work[_Task, _Result], waiting: Iterator[_Task], pool: ThreadPoolExecutor
@@ -94,7 +94,7 @@ class _UnderWay(Generic[_Task, _Result]):
         self.pending: dict[Future[_Result], _Task] = {}
 
     def fill(self, concurrency: int) -> None:
-        """Begin more until so many are under way, unless told to stop."""
+        """Start tasks until so many run, unless the work is to stop."""
         count = max(0, concurrency - len(self.pending))
         for task in () if self.stop.is_set() else islice(self._waiting, count):
             self.pending[self._pool.submit(self._do, task)] = task
@@ -104,24 +104,24 @@ class _UnderWay(Generic[_Task, _Result]):
         return self._work.do(task, self.stop)
 
     def end(self) -> None:
-        """Begin nothing more, nor wait for a time to come."""
+        """Start no more tasks and end all pauses."""
         self.stop.set()
         self._pauses.cut()
 
     def wait(self) -> tuple[list[tuple[_Task, _Result]], list[Future[_Result]]]:
-        """Results of those that come to their end next, and those that raised."""
+        """Wait for tasks to end; return their results, and those that raised an error."""
         done, _ = wait(self.pending, return_when=FIRST_COMPLETED)
         ended = {future: self.pending.pop(future) for future in done}
         return _finished(ended), [future for future in done if future.exception() is not None]
 
     def drain(self, *, broken: bool) -> None:
-        """Keep what is under way."""
+        """Wait for the running tasks and keep their results."""
         wait(self.pending)
         self._work.keep(_finished(self.pending), broken=broken)
 
 
 def _finished(ended: Mapping[Future[_Result], _Task]) -> list[tuple[_Task, _Result]]:
-    """Those that did not raise."""
+    """Return the results of tasks that raised no error."""
     return [(task, future.result()) for future, task in ended.items() if future.exception() is None]
 
 
@@ -131,7 +131,7 @@ async def settled(value: _Result | Awaitable[_Result]) -> _Result:
 
 
 def at_once(work: Coroutine[Any, Any, _Result]) -> _Result:
-    """What a coroutine gives that waits for nothing: one definition for callers with and without asyncio."""
+    """Return the result of a coroutine that awaits nothing, without an event loop."""
     try:
         work.send(None)
     except StopIteration as over:
@@ -144,11 +144,11 @@ def at_once(work: Coroutine[Any, Any, _Result]) -> _Result:
 
 
 class Cut(BaseException):
-    """Raised in work that was cut: no handler of errors takes it for one."""
+    """Raised in work that was cut; handlers of ``Exception`` do not catch it."""
 
 
 class _Cuttable:
-    """What ends early in several threads when it is cut."""
+    """Blocks of several threads that end early once it is cut."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -156,7 +156,7 @@ class _Cuttable:
         self.cut_off = False
 
     def cut(self) -> None:
-        """End what there is, and what begins from now on."""
+        """End all current and future blocks."""
         with self._lock:
             self.cut_off = True
             ways = tuple(self._ways)
@@ -180,7 +180,7 @@ class _Cuttable:
 
 
 class Aside:
-    """Work in a thread of its own, which may turn out not to be wanted."""
+    """Work in a thread of its own that can be cut."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         self._work = work
@@ -193,14 +193,14 @@ class Aside:
             self._work()
 
     def cut(self, *, wait: bool = True) -> None:
-        """Cut what it waits for, as far as that can be, and wait for its end unless told not to."""
+        """End its waiting blocks early, and wait for the end of its thread."""
         self._cuttable.cut()
         if wait:
             self._thread.join()
 
 
 class _Here(threading.local):
-    """What ends a thread's work early: wherever it waits, or where it pauses only."""
+    """What can cut this thread: all its waiting blocks, or its pauses alone."""
 
     work: _Cuttable | None = None
     pauses: _Cuttable | None = None
@@ -210,7 +210,7 @@ _HERE = _Here()
 
 
 def may_be_cut(way: Callable[[], object] = lambda: None) -> AbstractContextManager[None]:
-    """A block that ends early where this thread does work :class:`Aside` which is cut meanwhile.
+    """Return a block that ends early once the :class:`Aside` of this thread is cut.
 
     ``way``, called from another thread, lets what the block waits for end. Raises :class:`Cut` at its begin
     or end; in every other thread it does nothing.
@@ -221,21 +221,21 @@ def may_be_cut(way: Callable[[], object] = lambda: None) -> AbstractContextManag
 
 @contextmanager
 def pause(way: Callable[[], object]) -> Iterator[None]:
-    """The same for a block that waits for a time to come, which :func:`side_by_side` cuts as well."""
+    """Return a block that waits for a time to come, which :func:`side_by_side` cuts as well."""
     pauses = _HERE.pauses
     with may_be_cut(way), nullcontext() if pauses is None else pauses.by(way):
         yield
 
 
 def rest(seconds: float) -> None:
-    """Sleep, as long as this thread's work goes on."""
+    """Sleep; end early once this thread's work is cut."""
     over = threading.Event()
     with pause(over.set):
         over.wait(seconds)
 
 
 def as_here(work: Callable[[_Task], _Result]) -> Callable[[_Task], _Result]:
-    """The work for another thread, which is cut there when this thread's is."""
+    """Return the work for another thread, which is cut together with this thread's work."""
     here = dict(vars(_HERE))
 
     def there(task: _Task) -> _Result:
@@ -246,7 +246,7 @@ def as_here(work: Callable[[_Task], _Result]) -> Callable[[_Task], _Result]:
 
 
 class Once(Generic[_Result]):
-    """What is computed when first asked for, by one of the threads that ask; our errors are kept, too."""
+    """A value that the first thread to ask computes; all threads get it, or its error."""
 
     def __init__(self, compute: Callable[[], _Result]) -> None:
         self._compute = compute
@@ -254,7 +254,7 @@ class Once(Generic[_Result]):
         self._future: Future[_Result] = Future()
 
     def __call__(self) -> _Result:
-        """The result, or the error raised again."""
+        """Return the value, or raise its error again."""
         with self._lock:
             if not self._future.done():
                 try:
@@ -266,7 +266,7 @@ class Once(Generic[_Result]):
 
 # --- calls to a server -----------------------------------------------------------------------------
 class CallTally:
-    """Counts the calls of a server over all threads: every attempt, and those that failed."""
+    """A count of calls to a server over all threads, and of the failed ones."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -274,7 +274,7 @@ class CallTally:
         self.failed: int = 0
 
     def note(self, *, failed: bool) -> None:
-        """A call came to its end."""
+        """Count a call."""
         with self._lock:
             self.calls += 1
             self.failed += failed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, runtime_checkable
@@ -120,10 +120,9 @@ def whole_text(text: str) -> str:
     return text
 
 
-def strict_json(text: str | bytes, *, finite: bool = False) -> Any:
-    """Parse JSON; raise ValueError if invalid or (``finite``) NaN, DataError for a repeated name."""
-    constant = _no_constant if finite else None
-    return json.loads(text, object_pairs_hook=_once, parse_constant=constant)
+def strict_json(text: str | bytes) -> Any:
+    """Parse JSON; raise ValueError for no JSON, and DataError for a name that an object has twice."""
+    return json.loads(text, object_pairs_hook=_once)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -133,10 +132,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name, count in counts.items() if count > 1)
         raise DataError(f"an object has the name {twice!r:.60} twice; each name may appear once")
     return held
-
-
-def _no_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is not JSON; undefined is null")
 
 
 # --- language models -------------------------------------------------------------------------
@@ -592,13 +587,8 @@ class AnswerSet:
 
     def to_json(self) -> dict[str, Any]:
         """Return strict JSON."""
-        return {
-            "answers": [
-                {"answer": answer.answer, "confidence": answer.confidence, "round": answer.round}
-                for answer in self.answers
-            ],
-            "cannot_answer": self.cannot_answer,
-        }
+        answers = [asdict(answer) for answer in self.answers]
+        return {"answers": answers, "cannot_answer": self.cannot_answer}
 
 
 @runtime_checkable

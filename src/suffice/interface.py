@@ -7,9 +7,9 @@ classes document them in detail.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 if TYPE_CHECKING:
     from suffice.contracts import ChatModel, Encoder, Retriever, StopPolicy
@@ -17,17 +17,9 @@ if TYPE_CHECKING:
     from suffice.evaluation.choose.choice import Choice
     from suffice.evaluation.choose.search import SearchResult
     from suffice.evaluation.diagnose.diagnosis import Diagnosis
-    from suffice.evaluation.replay.compare import Comparison
     from suffice.evaluation.replay.named_policies import Wanted
     from suffice.evaluation.replay.results import ReplayResult
-    from suffice.evaluation.settings import (
-        ComparisonSettings,
-        Correction,
-        DiagnosisSettings,
-        Family,
-        Form,
-        LossName,
-    )
+    from suffice.evaluation.settings import Correction, Family, Form, LossName
     from suffice.live.answering import Answered
     from suffice.live.watching import Budgets
     from suffice.measures.measures import Traces
@@ -36,6 +28,21 @@ if TYPE_CHECKING:
     from suffice.scoring import F1Kind, MetricName, Weights
     from suffice.trace.rounds.records import Passage, QuestionRecord
     from suffice.trace.rounds.trace_set import TraceSet
+
+
+_KEYWORDS = {"f1_kind": "f1", "grid": "threshold_grid", "eval_split": "split", "choose": "answer"}
+"""The keyword of a settings field, where no keyword has its name."""
+_Settings = TypeVar("_Settings")
+
+
+def _settings(kind: type[_Settings], stated: Mapping[str, Any]) -> _Settings:
+    """Return the settings that keyword arguments state; ``None`` leaves a field at its default."""
+    values = {}
+    for name in (field.name for field in fields(kind)):  # type: ignore[arg-type]  # a dataclass
+        value = stated.get(name, stated.get(_KEYWORDS.get(name, "")))
+        if value is not None:
+            values[name] = value
+    return kind(**values)
 
 
 def read(*places: str | Path, skip_invalid: bool = False) -> TraceSet:
@@ -165,27 +172,10 @@ def replay(
     >>> [round(policy.mean_rounds, 2) for policy in compared.policies]
     [5.0, 2.93]
     """
-    from suffice.costs.usage import CostModel
     from suffice.evaluation.replay.compare import compare
     from suffice.evaluation.settings import ComparisonSettings
 
-    settings = ComparisonSettings(
-        policies=policies,  # type: ignore[arg-type]  # settings take one as a tuple of one
-        rules=rules,  # type: ignore[arg-type]
-        split=split,
-        baseline=baseline,
-        metric=metric,
-        f1_kind=f1,
-        cost=cost,
-        cost_model=cost_model or CostModel(),
-        answer=answer,
-        weights=weights,
-        fit_on=fit_on,
-        strict=strict,
-        resamples=resamples,
-        seed=seed,
-    )
-    return compare(record, settings).result
+    return compare(record, _settings(ComparisonSettings, locals())).result
 
 
 def choose(
@@ -264,38 +254,11 @@ def choose(
     >>> choice = suffice.choose("example", max_loss=0.05)
     >>> suffice.save_policy(choice.policy, "policy.json")  # doctest: +SKIP
     """
-    from suffice.costs.usage import CostModel
     from suffice.evaluation.choose.procedure import choose as chosen
     from suffice.evaluation.settings import ChoiceSettings
 
-    settings = ChoiceSettings(
-        max_loss=max_loss,  # type: ignore[arg-type]  # settings read shares and names from texts
-        confidence=confidence,
-        loss=loss,
-        max_cost=max_cost,
-        max_wrong_stops=max_wrong_stops,  # type: ignore[arg-type]
-        cost_per_error=cost_per_error,
-        min_rounds=min_rounds,
-        policies=policies,  # type: ignore[arg-type]
-        family=family,
-        rule=rule,
-        grid=None if grid is None else tuple(grid),
-        correction=correction,
-        signals=signals,  # type: ignore[arg-type]
-        max_signals=max_signals,
-        path=path,
-        levels=None if levels is None else tuple(levels),
-        answer=answer,
-        metric=metric,
-        f1_kind=f1,
-        cost=cost,
-        cost_model=cost_model or CostModel(),
-        tune_split=tune_split,
-        split=split,
-        resamples=resamples,
-        seed=seed,
-    )
-    return chosen(record, settings)
+    grid, levels = (None if one is None else tuple(one) for one in (grid, levels))
+    return chosen(record, _settings(ChoiceSettings, locals()))
 
 
 def search(
@@ -345,28 +308,10 @@ def search(
     DataError
         For a missing split.
     """
-    from suffice.costs.usage import CostModel
     from suffice.evaluation.choose.search import search as searched
     from suffice.evaluation.settings import SearchSettings
 
-    settings = SearchSettings(
-        signals=signals,  # type: ignore[arg-type]  # settings read names from a text
-        form=form,
-        grid=threshold_grid,
-        max_cost=max_cost,
-        objective=objective,
-        baseline=baseline,
-        answer=answer,
-        metric=metric,
-        f1_kind=f1,
-        cost=cost,
-        cost_model=cost_model or CostModel(),
-        tune_split=tune_split,
-        eval_split=split,
-        resamples=resamples,
-        seed=seed,
-    )
-    return searched(record, settings)
+    return searched(record, _settings(SearchSettings, locals()))
 
 
 def diagnose(
@@ -409,19 +354,7 @@ def diagnose(
     from suffice.evaluation.diagnose.diagnosis import diagnosis
     from suffice.evaluation.settings import DiagnosisSettings
 
-    settings = DiagnosisSettings(
-        signals=signals,  # type: ignore[arg-type]  # settings read names from a text
-        policies=policies,  # type: ignore[arg-type]
-        rules=rules,  # type: ignore[arg-type]
-        confidence=confidence,
-        threshold=threshold,
-        f1_kind=f1,
-        tune_split=tune_split,
-        eval_split=split,
-        resamples=resamples,
-        seed=seed,
-    )
-    return diagnosis(record, settings)
+    return diagnosis(record, _settings(DiagnosisSettings, locals()))
 
 
 def fit(
@@ -531,45 +464,11 @@ def ask(
     """
     from suffice.live.answering import AskSettings
     from suffice.live.answering import ask as answered
-    from suffice.live.watching import Budgets
     from suffice.llm.connect import connect
     from suffice.retrieval.corpus import read_corpus
-    from suffice.retrieval.retrievers import Retrieval
 
-    settings = AskSettings(
-        pipeline=pipeline,
-        rounds=rounds,
-        samples=samples,
-        seed=seed,
-        loop=loop,
-        choose=answer,
-        decline_below=decline_below,
-        encoder=encoder,
-        budgets=budgets or Budgets(),
-        retrieval=retrieval or Retrieval(),
-    )
     passages = read_corpus(corpus).passages if isinstance(corpus, str | Path) else corpus
     if model is None or isinstance(model, str):
         model = connect(llm, model)
+    settings = _settings(AskSettings, locals())
     return answered(question, passages, model, policy=policy, settings=settings)
-
-
-# --- names of before, for one version ---------------------------------------------------------------
-def compare(
-    record: Traces, settings: ComparisonSettings | None = None, **stated: Any
-) -> Comparison:
-    """What :func:`replay` was; its result holds the questions, measured, too."""
-    from suffice.evaluation.replay.compare import compare as compared
-    from suffice.evaluation.settings import ComparisonSettings
-
-    return compared(record, replace(settings or ComparisonSettings(), **stated))
-
-
-def diagnosis(
-    record: Traces, settings: DiagnosisSettings | None = None, **stated: Any
-) -> Diagnosis:
-    """What :func:`diagnose` was."""
-    from suffice.evaluation.diagnose.diagnosis import diagnosis as diagnosed
-    from suffice.evaluation.settings import DiagnosisSettings
-
-    return diagnosed(record, replace(settings or DiagnosisSettings(), **stated))

@@ -1,4 +1,4 @@
-"""How a settings field is an option of a command: described once, beside the field."""
+"""Settings fields as options of commands, described beside the field."""
 
 from __future__ import annotations
 
@@ -15,48 +15,31 @@ Settings = TypeVar("Settings")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """What a command says of a settings field, as in ``levels: Annotated[int, Option(help="...")] = 9``.
+    """A settings field as an option of a command: ``levels: Annotated[int, Option(help="...")] = 9``.
 
-    The field's type says how a text is read and which choices there are, its default what holds where
-    the option is not given.
-
-    Parameters
-    ----------
-    help, metavar
-        What it means, and what stands for a value. The default is added unless "default:" is said.
-    name
-        The option's name where it is not the field's, without dashes.
-    choices
-        Allowed texts where the field's type does not list them.
-    parse
-        Reads a value from its text, raising ``ValueError`` or a ``UsageError``; ``None``: by the type.
-    at_least
-        The least whole number allowed; ``None``: any.
-    repeats, several
-        Whether a tuple is given one value at a time, or by all the values that follow.
-    bare
-        What it is where no value follows; ``None``: a value must.
-    positional
-        Whether it is a word of its own, without a name before it, ahead of the command's others.
+    The field's type says how a text is read and which choices there are. The field's default holds if the
+    option is not given; the help shows it, unless ``help`` says "default:".
     """
 
     help: str
     metavar: str | None = None
-    name: str | None = None
-    choices: tuple[str, ...] | None = None
-    parse: Callable[[str], Any] | None = None
+    name: str | None = None  # without dashes; None: the field's name
+    choices: tuple[str, ...] | None = None  # allowed texts; None: those that the type lists
+    parse: Callable[[str], Any] | None = (
+        None  # may raise ValueError or UsageError; None: by the type
+    )
     at_least: int | None = None
-    repeats: bool = False
-    several: bool = False
-    bare: Any = None
-    positional: bool = False
+    repeats: bool = False  # a tuple is given one value at a time
+    several: bool = False  # a tuple is given by all the values that follow
+    bare: Any = None  # the value if none follows; None: a value must follow
+    positional: bool = False  # a word without a name before it
 
 
 _MOST_THRESHOLDS = 10_000
 
 
 def as_tuple(given: Any) -> tuple[Any, ...]:
-    """Several as a tuple; a single text, path or object is one, and no text is taken letter by letter.
+    """Return several values as a tuple; a single text, path or object is one value.
 
     >>> as_tuple("tasr"), as_tuple(["tasr", "fixed-2"])
     (('tasr',), ('tasr', 'fixed-2'))
@@ -66,7 +49,7 @@ def as_tuple(given: Any) -> tuple[Any, ...]:
 
 
 def settings_of(kind: type[Settings], given: Settings | None) -> Settings:
-    """The settings given, or those that hold where none are."""
+    """Return the settings, or the defaults for ``None``; refuse other types."""
     if given is not None and not isinstance(given, kind):
         found = f"{type(given).__name__}: {given!r:.60}"
         raise UsageError(f"settings are a {kind.__module__}.{kind.__name__}(...), found {found}")
@@ -80,7 +63,7 @@ def settle(settings: Any, **fields: Any) -> None:
 
 
 def read_names(text: str) -> tuple[str, ...]:
-    """Names separated by commas.
+    """Read names separated by commas.
 
     >>> read_names("a, b")
     ('a', 'b')
@@ -92,7 +75,7 @@ def read_names(text: str) -> tuple[str, ...]:
 
 
 def as_share(given: float | str, what: str = "a share") -> float:
-    """A share in [0, 1], perhaps as a text or in percent; where points were meant that is said.
+    """Read a share in [0, 1], which may be a text or in percent.
 
     >>> as_share("2%"), as_share(0.02)
     (0.02, 0.02)
@@ -111,7 +94,7 @@ def as_share(given: float | str, what: str = "a share") -> float:
 
 
 def read_grid(text: str) -> tuple[float, ...]:
-    """Numbers separated by commas, or ``LOW:HIGH:STEP`` with both ends.
+    """Read numbers separated by commas, or ``LOW:HIGH:STEP`` with both ends.
 
     >>> read_grid("0:1:0.5")
     (0.0, 0.5, 1.0)
@@ -129,7 +112,7 @@ def read_grid(text: str) -> tuple[float, ...]:
 
 
 def finite(text: str) -> float:
-    """A finite number from its text."""
+    """Read a finite number."""
     try:
         value = float(text)
     except ValueError:

@@ -33,7 +33,7 @@ SPECIAL = frozenset({"yes", "no", "noanswer"})
 
 @lru_cache(maxsize=65536)
 def normalize_answer(text: str) -> str:
-    """Lower-case, delete punctuation, drop the words a/an/the, squeeze white space; in that order.
+    """Lower-case, delete punctuation, drop the words a, an and the, squeeze white space, in that order.
 
     >>> normalize_answer("The  A-ha, a.m.")
     'aha am'
@@ -44,7 +44,7 @@ def normalize_answer(text: str) -> str:
 
 @lru_cache(maxsize=65536)
 def answer_form(text: str) -> str:
-    """The form by which answers are compared with one another: what scoring normalises to, and "a".
+    """Return the form that compares answers with one another: normalized as for scores, but "a" stays.
 
     Scoring takes the choice "A" for an article and leaves nothing of it. Among themselves answers of
     that letter are equal, differ from other choices and are no blanks; scores do not read this form.
@@ -59,7 +59,7 @@ def answer_form(text: str) -> str:
 
 
 def exact_match(prediction: str, gold_answers: Iterable[str]) -> float:
-    """1.0 when the normalised prediction equals any normalised gold answer, else 0.0.
+    """Return 1.0 if the normalized prediction equals any normalized gold answer, else 0.0.
 
     >>> exact_match("The Tempest.", ["tempest", "storm"])
     1.0
@@ -69,7 +69,7 @@ def exact_match(prediction: str, gold_answers: Iterable[str]) -> float:
 
 
 def token_f1(predicted: str, gold: str) -> float:
-    """F1 of the token multisets of two normalised texts; 0 where they share none."""
+    """Return F1 of the token multisets of two normalized texts; 0 if they share no token."""
     predicted_tokens, gold_tokens = predicted.split(), gold.split()
     shared = sum((Counter(predicted_tokens) & Counter(gold_tokens)).values())
     if shared == 0:
@@ -92,7 +92,7 @@ def _hotpotqa_f1(predicted: str, gold: str) -> float:
 
 
 def f1_score(prediction: str, gold_answers: Iterable[str], kind: F1Kind = "hotpotqa") -> float:
-    """Token-multiset F1 of the normalised answers, maximum over the gold answers.
+    """Return token-multiset F1 of the normalized answers, maximum over the gold answers.
 
     ``hotpotqa`` scores 0 when the two differ and either is yes, no or noanswer; ``squad`` does not.
     Two answers that normalise to nothing score 0 (and exact match 1), as in the official scripts.
@@ -103,12 +103,12 @@ def f1_score(prediction: str, gold_answers: Iterable[str], kind: F1Kind = "hotpo
 
 
 def f1(prediction: str, gold_answers: Iterable[str]) -> float:
-    """Token F1 with HotpotQA's rule for yes, no and noanswer; see :func:`f1_score`."""
+    """Return token F1 with HotpotQA's rule for yes, no and noanswer; see :func:`f1_score`."""
     return f1_score(prediction, gold_answers)
 
 
 def accuracy(prediction: str, gold_answers: Iterable[str]) -> float:
-    """1.0 when some normalised gold answer is a substring of the normalised prediction, else 0.0.
+    """Return 1.0 if a normalized gold answer is a substring of the normalized prediction, else 0.0.
 
     Substring, not words: "no" is in "know". A gold answer that normalises to nothing never counts.
 
@@ -122,7 +122,7 @@ def accuracy(prediction: str, gold_answers: Iterable[str]) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """What policies are compared by: one of the scores of an answer, and against what it is taken."""
+    """A metric that compares policies: a score of answers, and what answers are scored against."""
 
     name: MetricName
     score: ScoreName
@@ -143,12 +143,12 @@ class Metric:
 
     @property
     def agreement(self) -> bool:
-        """Whether the full budget's own answer stands for the gold answers, with which it agrees."""
+        """Whether the full budget's own answer stands for the gold answers."""
         return self.against == "agreement"
 
     @property
     def label(self) -> str:
-        """In tables and sentences.
+        """Its name in tables and sentences.
 
         >>> METRICS["agreement"].label, METRICS["score"].label
         ('agr. F1', 'score')
@@ -156,18 +156,18 @@ class Metric:
         return self.head(self.score)
 
     def head(self, score: ScoreName) -> str:
-        """What one of the scores is called beside this metric, in tables."""
+        """Return the name of a score beside this metric, in tables."""
         if self.against == "scores":
             return _OF_SCORES[score]
         return _LABELS[score] if self.gold else f"agr. {_LABELS[score]}"
 
     @property
     def beside(self) -> ScoreName:
-        """The score to read beside its own."""
+        """The second score beside its own."""
         return "f1" if self.score == "em" else "em"
 
     def key(self, score: ScoreName) -> str:
-        """What one of the scores is called beside this metric, in JSON.
+        """Return the name of a score beside this metric, in JSON.
 
         >>> METRICS["agreement"].key("f1"), METRICS["agreement"].key("em"), METRICS["em"].key("f1")
         ('agreement', 'agreement_em', 'f1')
@@ -182,16 +182,16 @@ class Metric:
 
     @property
     def names(self) -> Mapping[str, str]:
-        """What the scores and ``metric`` itself are called in JSON, for keys that depend on it."""
+        """Return the names of the scores and of ``metric`` itself in JSON."""
         return {"metric": self.name, **{score: self.key(score) for score in _LABELS}}
 
     @property
     def unknown(self) -> Mapping[str, None]:
-        """Scores against gold answers that are not known beside this metric, for JSON."""
+        """Return the scores that are unknown beside this metric, for JSON."""
         return {} if self.gold else dict.fromkeys(_LABELS)
 
     def which_f1(self, kind: F1Kind) -> F1Kind | None:
-        """The F1 among its score and the one beside it; ``None``: neither is an F1 of answers."""
+        """Return the F1 among its two scores; ``None``: neither is an F1 of answers."""
         return kind if self.against != "scores" and "f1" in (self.score, self.beside) else None
 
 
@@ -233,14 +233,14 @@ METRICS: Mapping[MetricName, Metric] = MappingProxyType(
 
 
 def metric_of_labels(stated: object) -> Metric:
-    """What a policy file says that it learnt from; nothing known: agreement."""
+    """Return the metric that a policy file states; an unknown one counts as agreement."""
     known = [metric for metric in METRICS.values() if metric.name == stated]
     return known[0] if known else METRICS["agreement"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerChoice:
-    """Which of the answers up to the stop is returned.
+    """The choice of one answer among the rounds up to the stop.
 
     ``rule``: the latest, the one given most often (as EM compares answers, abstentions apart), that of the
     greatest confidence, or that of the round in which ``signal`` is highest or lowest. Of equal ones the
@@ -253,7 +253,7 @@ class AnswerChoice:
 
     @classmethod
     def parse(cls, text: str) -> AnswerChoice:
-        """From ``latest``, ``majority``, ``most-confident``, ``highest:NAME`` or ``lowest:NAME``.
+        """Read ``latest``, ``majority``, ``most-confident``, ``highest:NAME`` or ``lowest:NAME``.
 
         The last two also with ``first-``.
         """
@@ -270,11 +270,11 @@ class AnswerChoice:
         )
 
     def or_own(self, returns: str) -> AnswerChoice:
-        """The same; where it is the latest, what a policy says that it returns."""
+        """Return the policy's own choice in place of the latest answer; else this choice."""
         return AnswerChoice.parse(returns) if self.rule == "latest" else self
 
     def __str__(self) -> str:
-        """In words, for the middle of a sentence."""
+        """Return the choice in words, for the middle of a sentence."""
         if self.rule == "latest":
             return "the latest"
         by = {
@@ -286,7 +286,7 @@ class AnswerChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """When an answer is right: equal to a gold answer after normalisation, or of at least this F1."""
+    """A test of a right answer: equal to a gold answer after normalization, or of at least this F1."""
 
     f1: float | None = None
 
@@ -295,7 +295,7 @@ class Match:
             raise UsageError(f"an F1 to match by lies in (0, 1], found {self.f1!r}")
 
     def __call__(self, answer: str, gold_answers: Iterable[str]) -> bool:
-        """Whether the answer is right; one that normalises to nothing never is."""
+        """Whether the answer is right; an answer that normalizes to nothing never is."""
         if self.f1 is None:
             return exact_match(answer, gold_answers) == 1.0
         return f1_score(answer, gold_answers) >= self.f1

@@ -1,4 +1,4 @@
-"""What ``suffice traces`` does, as functions: split, merge, filter, label, import and export records."""
+"""The commands of ``suffice traces`` as functions: split, merge, filter, label, import, export."""
 
 from suffice.datasets.recordings import import_traces as import_
 from suffice.datasets.recordings import label_traces as label

@@ -158,7 +158,7 @@ def population_values(settings: PopulationSettings) -> Values:
                 for way, thresholds in _fitted(optimize, held, alpha, preset):
                     seen = evaluate(fresh.sampled, thresholds)
                     size = float(fresh.set_sizes(seen, thresholds.final).mean())
-                    found = [settings.rounds - seen.mean_rounds, seen.coverage, size]
+                    found = [settings.rounds - seen.mean_rounds, float(seen.covered.mean()), size]
                     values.setdefault((kind, alpha, preset, way), []).append(found)
     return {cell: np.array(each) for cell, each in values.items()}
 

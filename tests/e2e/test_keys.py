@@ -16,7 +16,8 @@ from tests.faulty_server import said, vectors
 from tests.server import Answer, Body, Server
 
 from suffice.cli.main import COMMANDS
-from suffice.trace.recording import failures_of, recorded_rows
+from suffice.trace.recording import failures_of
+from suffice.trace.store import Store
 
 pytest.importorskip("openai")
 pytest.importorskip("bm25s")
@@ -127,7 +128,7 @@ def told_and_written(lines: tuple[str, ...], url: str) -> dict[str, bytes]:
 def as_read(path: Path) -> bytes:
     """What a compressed file, or a database of compressed rows, holds."""
     if path.suffix == ".db":
-        rows = [run.table.to_pylist() for run in recorded_rows(path)]
+        rows = [run.rows.to_pylist() for run in Store(path).runs()]
         return f"{rows} {failures_of(path.parent)}".encode()
     if path.suffix != ".parquet":
         return b""

@@ -12,8 +12,8 @@ from tests.loops.follow_up import kind as kind_of
 from tests.properties import examples
 
 from suffice.contracts import GenerationRequest
+from suffice.loops import make_pipeline
 from suffice.loops.follow_up import ChainSettings, IterativeSettings, parse_verdict
-from suffice.loops.steps import make_pipeline
 from suffice.signals.asking.judge_support import JUDGE_TOKENS
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.records import Round

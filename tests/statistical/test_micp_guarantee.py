@@ -83,7 +83,7 @@ def over_splits(
         drawn = people.take(rows[size:])
         lots = rng.random(drawn.score.shape)
         scored = evaluate(replace(drawn, draws=lots), thresholds)
-        found[split] = scored.coverage, scored.mean_rounds, scored.answer_rate
+        found[split] = scored.covered.mean(), scored.mean_rounds, scored.answer_rate
     mean, rounds, answered = found.mean(axis=0)
     error = float(found[:, 0].std(ddof=1)) / math.sqrt(splits)
     return Spread(mean=float(mean), error=error, rounds=float(rounds), answered=float(answered))

@@ -16,12 +16,11 @@ import pytest
 from numpy.typing import NDArray
 from tests.stop_rag_traces import World, stop_rag_records
 
-from suffice.policies.stop_rag.learning import train_network
 from suffice.policies.stop_rag.network import TextScorer
 from suffice.policies.stop_rag.states import read_rewards, texts_of_traces
 from suffice.policies.stop_rag.stop_rag_settings import SETTINGS, Target
 from suffice.policies.stop_rag.targets import stop_rounds
-from suffice.policies.stop_rag.training import Trajectories
+from suffice.policies.stop_rag.training import Trajectories, train_network
 from suffice.testing.traces import to_trace_set
 
 pytest.importorskip("transformers", reason="the extra 'learn' is missing")
@@ -76,7 +75,7 @@ def outcome(world: World, target: Target) -> Outcome:
     differences = np.array(
         [[np.subtract(*scorer.score_texts(each, t)) for t in rounds] for each in fresh.states]
     )
-    stops = stop_rounds(differences, fresh.lengths, found.fitted.best.choice.threshold)
+    stops = stop_rounds(differences, fresh.lengths, found.best.choice.threshold)
     return Outcome(rewards=fresh.rewards, stops=stops, seconds=seconds)
 
 

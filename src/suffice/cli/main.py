@@ -47,7 +47,7 @@ _MEASURING = frozenset({"choose", "diagnose", "fit", "replay", "report", "search
 
 
 def build_app(chosen: str = "") -> App:
-    """All commands; the one chosen is loaded, of the others the names are known."""
+    """Return the application; only the chosen command is imported."""
     from suffice.cli.parser import make_app
 
     app = make_app(
@@ -68,32 +68,20 @@ def build_app(chosen: str = "") -> App:
     return app
 
 
-class _NoPandas:
-    """Finds no pandas."""
-
-    @staticmethod
-    def find_spec(name: str, *_: object) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError("not wanted", name=name)
-
-
 def _without_pandas() -> None:
-    """Have Arrow look for pandas now, and find none: it would load it at its first array.
+    """Have Arrow look for pandas now, and find none: it loads it at its first array and asks once.
 
-    That takes as long as reading most records, and no command hands a data frame on. Asked once it keeps to
-    the answer, so this is for a process that runs a command and ends.
+    That takes as long as reading most records, and no command hands a data frame on.
     """
-    sys.meta_path.insert(0, _NoPandas)
-    try:
-        import pyarrow as pa
+    sys.modules["pandas"] = None  # type: ignore[assignment]  # how Python says that there is none
+    import pyarrow as pa
 
-        pa.array([0])
-    finally:
-        sys.meta_path.remove(_NoPandas)
+    pa.array([0])
+    del sys.modules["pandas"]
 
 
 def main(argv: Sequence[str] | None = None, *, app: App | None = None) -> int:
-    """Run a command, or the one of the ``app``; the exit code."""
+    """Run a command and return its exit code."""
     words = sys.argv[1:] if argv is None else list(argv)
     chosen = next((word for word in words if not word.startswith("-")), "")
     lead = f"suffice {chosen}".rstrip() if app is None else app.name[0]
@@ -109,7 +97,7 @@ def main(argv: Sequence[str] | None = None, *, app: App | None = None) -> int:
 
 
 def _run(words: Sequence[str], chosen: str, app: App | None, *, alone: bool) -> int:
-    """Parse and run; ``alone``: in a process that ends with it."""
+    """Parse the words and run; ``alone``: the process ends with the command."""
     if words[:1] == ["--version"]:
         put(f"suffice {VERSION}")
         return 0
@@ -155,7 +143,7 @@ def _ended(run: Callable[[], int], lead: str) -> int:
 
 
 def _without_password(word: str) -> str:
-    """A word of the command line, which pages and errors may show; an address keeps its password apart."""
+    """Return a word of the command line without the password of a database's address."""
     option, mark, value = word.partition("=") if word.startswith("--") else ("", "", word)
     if not value.startswith(("postgres:", "postgresql:")):
         return word

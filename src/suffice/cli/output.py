@@ -1,4 +1,4 @@
-"""Printing: one JSON document, tables or text on stdout, everything else on stderr."""
+"""Printing: JSON, tables and text on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -37,31 +37,31 @@ def on_terminal(stream: IO[str]) -> bool:
 
 
 def coloured(stream: IO[str]) -> bool:
-    """Whether colours go to a stream: a terminal that knows them, unless ``NO_COLOR`` is set."""
+    """Whether a stream shows colors: a terminal that knows them, unless ``NO_COLOR`` is set."""
     return (
         on_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     )
 
 
 def harmless(text: str) -> str:
-    """Text that steers no terminal: what does, or hides or reorders letters, is spelled out."""
+    """Spell out letters that steer a terminal, hide text or reorder it."""
     from suffice.results.markup import visible
 
     return visible(text)
 
 
 def put(text: str = "", *, end: str = "\n") -> None:
-    """Print text on stdout, :func:`harmless`; whatever a command prints goes through here."""
+    """Print :func:`harmless` text on stdout; every command prints through this function."""
     print(harmless(text), end=end)
 
 
 def painted(text: str, tone: Tone | str) -> str:
-    """Text in the colours of a tone."""
+    """Return text in the color of a tone."""
     return f"\x1b[{_CODES[tone]}m{text}\x1b[0m"
 
 
 def say(text: str, *, lead: str = "", tone: str = "bad") -> None:
-    """A line for people, on stderr; what leads it stands in a tone."""
+    """Print a line on stderr, with ``lead`` in a tone before it."""
     text = harmless(" ".join(text.splitlines()))
     if lead:
         lead = harmless(lead)
@@ -72,7 +72,7 @@ def say(text: str, *, lead: str = "", tone: str = "bad") -> None:
 
 
 def _tell(text: str, *, end: str) -> None:
-    """Put text on stderr, without keys; one that is full or has no reader left ends no work."""
+    """Print text without keys on stderr; a full or closed stderr ends no work."""
     try:
         print(struck(text), file=sys.stderr, end=end, flush=True)
     except BrokenPipeError:
@@ -83,7 +83,7 @@ def _tell(text: str, *, end: str) -> None:
 
 
 def prepare_standard_streams() -> None:
-    """Have them print in any alphabet, and a defect's message steer no terminal and tell no key."""
+    """Let both streams print any alphabet, and make tracebacks harmless and free of keys."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # for LANG=C and other small alphabets
@@ -91,7 +91,7 @@ def prepare_standard_streams() -> None:
 
 
 def print_json(document: Any) -> None:
-    """The one JSON document of a command: strict, see :func:`suffice.results.as_json.as_json`.
+    """Print the one JSON document of a command, see :func:`suffice.results.as_json.as_json`.
 
     Letters that steer a terminal stand in JSON's own escapes.
     """
@@ -104,7 +104,7 @@ def print_json(document: Any) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """How tables are printed."""
+    """Options of how to print tables."""
 
     format: Annotated[
         Literal["text", "json", "csv", "markdown", "latex"],
@@ -114,7 +114,7 @@ class Form:
 
     @property
     def name(self) -> str:
-        """The form chosen."""
+        """The chosen form."""
         return "json" if self.json else self.format
 
 
@@ -132,12 +132,12 @@ def print_result(
 
 
 def print_tables(tables: Sequence[Table], form: str = "text") -> None:
-    """Tables in a form; their texts are :func:`harmless` already, their colours ours."""
+    """Print tables in a form."""
     print(in_form(tables, form), flush=True)
 
 
 def in_form(tables: Sequence[Table], form: str) -> str:
-    """Tables as text for this terminal, CSV, Markdown or LaTeX; without a final line feed."""
+    """Return tables as text, CSV, Markdown or LaTeX, without a final line feed."""
     if form == "text":
         width = _width()
         paint = painted if coloured(sys.stdout) else None
@@ -148,14 +148,14 @@ def in_form(tables: Sequence[Table], form: str) -> str:
 
 
 def _width() -> int:
-    """Letters a line: those of the terminal, else what tables take."""
+    """Return the letters a line: the terminal's width, else that of tables."""
     from suffice.results.table import WIDTH
 
     return shutil.get_terminal_size((WIDTH, 24)).columns if on_terminal(sys.stdout) else WIDTH
 
 
 def print_lines(text: str, *, lead: str = "", indent: int = 2) -> None:
-    """A sentence in lines that fit, what leads it before the first; words are not broken."""
+    """Print a sentence in lines that fit, with ``lead`` before the first."""
     lines = wrap(
         text,
         max(_width(), 2 * indent),
@@ -168,7 +168,7 @@ def print_lines(text: str, *, lead: str = "", indent: int = 2) -> None:
 
 
 def one_line_warnings() -> None:
-    """Show warnings as lines of ours, without the source that raised them."""
+    """Print warnings in one line each, without the source code."""
     warnings.showwarning = lambda message, *_, **__: say(
         str(message), lead="suffice: warning:", tone="warning"
     )
@@ -180,7 +180,7 @@ INTERRUPTED = 130  # the exit code that shells expect of a command ended by Ctrl
 
 @contextmanager
 def ended_by_signals() -> Iterator[list[int]]:
-    """SIGTERM and SIGHUP end the work as Ctrl-C does, where nobody else handles them; what came."""
+    """End the work at SIGTERM and SIGHUP as at Ctrl-C; the list holds the signals that came."""
     came: list[int] = []
 
     def interrupt(number: int, _: object) -> None:
@@ -215,7 +215,7 @@ def _clear() -> None:
 
 
 def _rewrite(text: str) -> None:
-    """Put this in the place of the last line, where a person sees it; else say it."""
+    """Replace the last line on a terminal; print a new line elsewhere."""
     global _rewritten  # noqa: PLW0603
     with _LINE:
         if not on_terminal(sys.stderr):
@@ -227,7 +227,7 @@ def _rewrite(text: str) -> None:
 
 
 class ProgressLine:
-    """Progress with time left: rewritten in place on a terminal, else a line every ten seconds."""
+    """A line of progress: rewritten on a terminal, else printed every ten seconds."""
 
     def __init__(self, label: str) -> None:
         self._label = label
@@ -235,7 +235,7 @@ class ProgressLine:
         self._shown = self._started - _EVERY_S
 
     def show(self, finished: int, planned: int, *, failed: int = 0) -> None:
-        """State how many of ``planned`` are finished or failed."""
+        """Print how many of ``planned`` are finished or failed."""
         now, done = time.monotonic(), finished + failed
         if done < planned and not on_terminal(sys.stderr) and now - self._shown < _EVERY_S:
             return
@@ -254,7 +254,7 @@ class ProgressLine:
 
 @contextmanager
 def waiting(label: str) -> Iterator[None]:
-    """Work that says nothing itself: what it is stands on stderr once it takes over two seconds."""
+    """Print the label on stderr once the work takes over two seconds."""
     ended = threading.Event()
 
     def announce() -> None:
@@ -272,13 +272,13 @@ def waiting(label: str) -> Iterator[None]:
 
 
 def question_progress(label: str) -> Callable[[Progress], None]:
-    """A line of progress for questions that come to their end."""
+    """Return a line of progress that counts finished questions."""
     line = ProgressLine(label)
     return lambda now: line.show(now.finished, now.planned, failed=now.failed)
 
 
 def fit_progress() -> Callable[[Any], None]:
-    """A line of progress for every stage of a training."""
+    """Return a function that prints the progress of each stage of a training."""
     lines: dict[str, ProgressLine] = {}
 
     def progress(now: Any) -> None:

@@ -40,7 +40,7 @@ _ARGUMENTS, _OPTIONS = Group("Arguments", sort_key=0), Group("Options", sort_key
 
 
 class _Unframed:
-    """Help without frames, to be copied."""
+    """A formatter of help without frames."""
 
     def __call__(self, console: Any, options: Any, panel: Any) -> None:
         from cyclopts.help import DefaultFormatter, PanelSpec
@@ -53,7 +53,7 @@ class _Unframed:
 
 
 def make_app(name: str, description: str) -> App:
-    """A command with commands of its own."""
+    """Return an application that has commands."""
     return App(
         name=name,
         help=description,
@@ -68,7 +68,7 @@ def make_app(name: str, description: str) -> App:
 
 
 def command(*more: FieldOption) -> Callable[[Command], Command]:
-    """A function as a command; its first lines are its help.
+    """Make a function a command; its docstring is the help.
 
     A parameter is an option by ``Annotated[type, Option(...)]``, a settings dataclass whose fields are
     options, or :class:`Given`, all that was given. ``more``: further options, which are in ``Given`` alone.
@@ -123,7 +123,7 @@ def command(*more: FieldOption) -> Callable[[Command], Command]:
 
 
 def _value(option: FieldOption, said: Any) -> Any:
-    """An option's value; a flag that was given is what its default is not."""
+    """Read an option's value; a flag that is typed reverses its default."""
     if option.type is bool:
         return option.default is not True
     several = said if isinstance(said, list | tuple) else [said]
@@ -180,7 +180,7 @@ def _metavar(option: FieldOption) -> str:
 
 
 def run(app: App, words: Sequence[str]) -> int:
-    """Parse the words and run the command that they name; its exit code."""
+    """Parse the words and run the command that they name; return its exit code."""
     try:
         called, bound, *_ = app.parse_args(
             [_DASH if word == "-" else word for word in words],
@@ -203,7 +203,7 @@ def run(app: App, words: Sequence[str]) -> int:
 
 
 def _refusal(error: CycloptsError, app: App) -> str:
-    """What is wrong, what was probably meant, and the command that lists the options."""
+    """Say what is wrong, and which command lists the options."""
     error.verbose = False  # else it names the function in the source
     said = str(error).strip()
     typed = " ".join([app.name[0], *(error.command_chain or ())])
@@ -215,7 +215,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class FieldOption:
-    """A field that is an option: its type without ``Annotated`` and ``None``, its default, its words."""
+    """A settings field as an option; ``type`` is without ``Annotated`` and ``None``."""
 
     field: str
     type: Any
@@ -226,7 +226,7 @@ class FieldOption:
 
     @property
     def dest(self) -> str:
-        """Its name among the options given, and in messages that name no option."""
+        """Its key in :class:`Given`."""
         return (self.option.name or self.field).replace("-", "_")
 
     @property
@@ -238,7 +238,7 @@ class FieldOption:
         return f"--{off}{self.dest.replace('_', '-')}"
 
     def shown_default(self, others: Mapping[str, FieldOption]) -> str:
-        """``(default: 5; react 3)``, of an option whose default differs for the others named."""
+        """Return ``(default: 5; react 3)``, with the defaults of ``others`` that differ."""
         default = self.default
         if "default:" in self.option.help or default in (None, "", ()) or isinstance(default, bool):
             return ""
@@ -258,7 +258,7 @@ class FieldOption:
 
     @property
     def choices(self) -> tuple[Any, ...] | None:
-        """The values allowed, where they can be listed."""
+        """The allowed values; ``None``: they cannot be listed."""
         kind = self._kind
         return get_args(kind) if get_origin(kind) is Literal else self.option.choices
 
@@ -267,7 +267,7 @@ class FieldOption:
         return get_args(self.type)[0] if self.option.repeats else self.type
 
     def read(self, text: str) -> Any:
-        """A value from its text; ``ValueError`` or a ``UsageError`` says what is allowed."""
+        """Read a value; a ``ValueError`` or ``UsageError`` says what is allowed."""
         if self.option.parse is not None:
             return self.option.parse(text)
         if (choices := self.choices) is not None:
@@ -285,31 +285,27 @@ class FieldOption:
 
 
 class Given(dict[str, Any]):
-    """The options that were given, by :attr:`FieldOption.dest`."""
+    """The options that were typed, by :attr:`FieldOption.dest`."""
 
-    def settings(self, kind: type[T], **stated: Any) -> T:
-        """The settings that the options ask for; ``stated`` fills fields that are no options."""
+    def settings(self, kind: type[T]) -> T:
+        """Return settings with the typed options."""
         values: dict[str, Any] = {}
-        for field, annotation in _fields(kind):
-            own = _field_option(field, annotation)
-            if field.name in stated:
-                values[field.name] = stated[field.name]
-            elif own is not None:
-                if own.dest in self:
-                    values[field.name] = self[own.dest]
+        for name, annotation, own in _fields(kind):
+            if own is not None and own.dest in self:
+                values[name] = self[own.dest]
             elif annotation is CostModel:
-                values[field.name] = self.settings(Charged).cost_model()
+                values[name] = self.settings(Charged).cost_model()
             elif _is_settings(annotation):
-                values[field.name] = self.settings(annotation)
+                values[name] = self.settings(annotation)
         return kind(**values)
 
     def of(self, kind: type) -> dict[str, Any]:
-        """Those of a settings dataclass that were given."""
+        """Return the typed options of a settings dataclass."""
         dests = (option.dest for option in field_options(kind))
         return {dest: self[dest] for dest in dests if dest in self}
 
     def chosen(self, settings: Mapping[str, type], name: str, *, by: str) -> dict[str, Any]:
-        """Those of the settings chosen by name, by field; refused where others have them alone."""
+        """Return the typed options of the named settings, by field; refuse options of others."""
         values: dict[str, Any] = {}
         for dest, having in _shared(settings).items():
             first = next(iter(having.values()))
@@ -320,33 +316,22 @@ class Given(dict[str, Any]):
         return values
 
 
-def field_options(
-    settings: type,
-    *,
-    nested: bool = True,
-    only: Collection[str] | None = None,
-    without: Collection[str] = (),
-    group: str = "",
-) -> Iterator[FieldOption]:
-    """The options of a settings dataclass, and where ``nested`` those of the dataclasses in its fields."""
+def field_options(settings: type, *, group: str = "") -> Iterator[FieldOption]:
+    """Yield the options of a settings dataclass and of the dataclasses in its fields."""
     group = getattr(settings, "GROUP", group)
-    for field, annotation in _fields(settings):
-        own = _field_option(field, annotation, group)
-        if field.name in without or (only is not None and field.name not in only):
-            continue
+    for _, annotation, own in _fields(settings, group):
         if own is not None:
             yield own
-        elif annotation is CostModel:
-            yield from field_options(Charged, group=group)
-        elif nested and _is_settings(annotation):
-            yield from field_options(annotation, group=group)
+        elif _is_settings(annotation):
+            inner = Charged if annotation is CostModel else annotation
+            yield from field_options(inner, group=group)
 
 
 # --- several settings, of which one is chosen by another option ------------------------------------
 def shared_options(
     settings: Mapping[str, type], *, group: str, without: Collection[str] = ()
 ) -> Iterator[FieldOption]:
-    """The options of several settings dataclasses, each once; the help says whose it is."""
+    """Yield the options of several settings dataclasses, each once, with their names in the help."""
     for having in _shared(settings).values():
         first = next(iter(having.values()))
         if first.field not in without:
@@ -365,7 +350,7 @@ def _shared(settings: Mapping[str, type]) -> dict[str, dict[str, FieldOption]]:
 
 
 def _shared_help(having: Mapping[str, FieldOption], settings: int) -> str:
-    """``budgeted: TEXT (default: 5); chain, react: TEXT (default: 3)``, of an option of some."""
+    """Return ``budgeted: TEXT (default: 5); chain and react: TEXT (default: 3)``."""
     parts = []
     for text in dict.fromkeys(option.option.help for option in having.values()):
         saying = {name: option for name, option in having.items() if option.option.help == text}
@@ -376,7 +361,7 @@ def _shared_help(having: Mapping[str, FieldOption], settings: int) -> str:
 
 
 def listed(names: Iterable[str], last: str) -> str:
-    """``a, b or c``.
+    """Return ``a, b or c``.
 
     >>> listed(["a", "b", "c"], "or")
     'a, b or c'
@@ -389,7 +374,7 @@ def listed(names: Iterable[str], last: str) -> str:
 def annotated_option(
     name: str, annotation: Any, default: Any = MISSING, group: str = ""
 ) -> FieldOption | None:
-    """The option that an annotation describes; ``None``: it is none."""
+    """Return the option of an annotation; ``None``: it describes no option."""
     if get_origin(annotation) in (Union, UnionType):  # of an option that may be left out
         parts = (part for part in get_args(annotation) if get_origin(part) is Annotated)
         annotation = next(parts, annotation)
@@ -407,15 +392,8 @@ def annotated_option(
     return FieldOption(name, kind, shown, option, required=required, group=group)
 
 
-def _field_option(
-    field: dataclasses.Field[Any], annotation: Any, group: str = ""
-) -> FieldOption | None:
-    made = MISSING if field.default_factory is MISSING else field.default_factory()
-    default = made if field.default is MISSING else field.default
-    return annotated_option(field.name, annotation, default, group)
-
-
-def _fields(settings: type) -> Iterator[tuple[dataclasses.Field[Any], Any]]:
+def _fields(settings: type, group: str = "") -> Iterator[tuple[str, Any, FieldOption | None]]:
+    """Yield the fields with their annotations and options."""
     annotations = annotations_of(settings)
     for base in settings.__mro__[1:-1]:
         # a subclass that only states another default keeps the option
@@ -424,11 +402,14 @@ def _fields(settings: type) -> Iterator[tuple[dataclasses.Field[Any], Any]]:
                 annotations[name] = annotation
     for field in dataclasses.fields(settings):
         if field.init:
-            yield field, annotations[field.name]
+            name, annotation = field.name, annotations[field.name]
+            made = MISSING if field.default_factory is MISSING else field.default_factory()
+            default = made if field.default is MISSING else field.default
+            yield name, annotation, annotated_option(name, annotation, default, group)
 
 
 def annotations_of(settings: Any) -> dict[str, Any]:
-    """Type hints by name; names that only the type checker imports describe no option."""
+    """Return type hints by name; names imported for the type checker alone count as ``object``."""
     absent: dict[str, Any] = {}
     while True:
         try:
@@ -443,7 +424,7 @@ def _is_settings(annotation: Any) -> bool:
 
 # --- values from texts -----------------------------------------------------------------------------
 def whole(text: str, least: int | None = None) -> int:
-    """A whole number from ``least``."""
+    """Read a whole number of at least ``least``."""
     try:
         value = int(text)
     except ValueError:
@@ -464,7 +445,7 @@ _READ: dict[Any, Callable[[str], Any]] = {
 # --- prices ------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charged(PriceSettings):
-    """What is charged, and what prices it."""
+    """Options of costs: the charging rule, prices and energy."""
 
     charge: Annotated[
         Charging,
@@ -479,7 +460,7 @@ class Charged(PriceSettings):
     ] = None
 
     def cost_model(self) -> CostModel:
-        """The prices and constants asked for."""
+        """Return the cost model of these options."""
         from suffice.costs.prices import EnergyModel, parse_energy
 
         energy = EnergyModel() if self.energy is None else parse_energy(self.energy)
@@ -487,7 +468,7 @@ class Charged(PriceSettings):
 
 
 def listed_prices(settings: PriceSettings) -> Prices | None:
-    """The prices that the options ask for."""
+    """Return the prices of these options; ``None``: no prices."""
     from suffice.costs.prices import parse_prices, prices_of
 
     only_one({"--price-model": settings.price_model, "--prices": settings.prices})

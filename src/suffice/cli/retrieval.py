@@ -1,4 +1,4 @@
-"""Options of commands that retrieve and answer, and what they connect."""
+"""Options of commands that retrieve and answer."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from suffice.errors import UsageError, unknown_name, without_credentials
 from suffice.integrations.documents import FORMS, connect_own, is_own
 from suffice.live.answering import AskSettings
 from suffice.live.watching import Budgets
+from suffice.loops import LOOPS
 from suffice.loops.connecting import connect_encoder, connect_reranker, reranker_name
-from suffice.loops.steps import LOOPS
 from suffice.options import Option
 from suffice.retrieval.corpus import read_corpus
 from suffice.retrieval.retrievers import (
@@ -58,7 +58,7 @@ EncoderModel = Annotated[str | None, Option(metavar="M", help="model name on the
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrievalOptions(RankingSettings):
-    """Which retriever, and the models it reads with."""
+    """Options of the retriever and its models."""
 
     GROUP: ClassVar = "Retrieval"
 
@@ -72,7 +72,7 @@ class RetrievalOptions(RankingSettings):
     ] = "bm25"
 
     def finds_its_own(self, **others: object) -> bool:
-        """Whether it searches a place of its own; ``others`` say what another retriever searches."""
+        """Whether it searches a place of its own; then refuse ``others``, which name a corpus."""
         self._check()
         if not is_own(self.retriever):
             return False
@@ -84,12 +84,18 @@ class RetrievalOptions(RankingSettings):
                 )
         return True
 
-    def connect(self, *, encode: bool) -> tuple[Retrieval, Encoder | None]:
-        """The retriever and the encoder.
+    def passages(
+        self, corpus: str | None, index: str | None, otherwise: str = ""
+    ) -> tuple[Passage, ...]:
+        """Read the passages to search; none for a retriever that searches a place of its own."""
+        if self.finds_its_own(corpus=corpus, index=index):
+            return ()
+        if corpus is None:
+            raise UsageError(f"no corpus is named; type {SEARCHED}{otherwise}")
+        return read_passages(corpus)
 
-        ``encode``: whether the command has a use for an encoder beside the retriever's. An encoder that
-        is named is loaded in any case; ``None``: there is none.
-        """
+    def connect(self, *, encode: bool) -> tuple[Retrieval, Encoder | None]:
+        """Load the retriever, and the encoder if one is named or ``encode`` says that it has a use."""
         name, wanted = self.retriever, self.encoder
         vectors = "dense" in kinds_of(name)
         own = connect_own(first_stage(name)) if is_own(name) else None
@@ -114,7 +120,7 @@ class RetrievalOptions(RankingSettings):
         return retrieval, encoder
 
     def _check(self) -> None:
-        """Refuse, before anything is loaded, options that do not go together."""
+        """Refuse options that exclude each other, before any model is loaded."""
         name, encoder = without_credentials(self.retriever), self.encoder
         if self.retriever not in RETRIEVERS and not is_own(self.retriever):
             raise UsageError(unknown_name("retriever", name, (*RETRIEVERS, *FORMS)))
@@ -130,7 +136,7 @@ class RetrievalOptions(RankingSettings):
 
 
 def read_passages(path: str) -> tuple[Passage, ...]:
-    """The passages of a folder or file; says what was skipped, and why."""
+    """Read the passages of a folder or file; print which files were skipped, and why."""
     with waiting(f"reading {path}"):
         corpus = read_corpus(Path(path))
     for file in corpus.skipped:
@@ -139,7 +145,7 @@ def read_passages(path: str) -> tuple[Passage, ...]:
 
 
 def ask_settings(answers: AnswerSettings, budgets: BudgetSettings, **more: Any) -> AskSettings:
-    """How questions are asked."""
+    """Return the settings of ``ask``."""
     return AskSettings(
         pipeline=answers.pipeline,
         rounds=budgets.rounds,
@@ -160,7 +166,7 @@ def ask_settings(answers: AnswerSettings, budgets: BudgetSettings, **more: Any) 
 def indexed(
     retrieval: Retrieval, passages: tuple[Passage, ...], index: str | None, *, renew: bool = False
 ) -> Retriever:
-    """What searches the passages, or its own place."""
+    """Return the retriever over the passages, or over a place of its own."""
     with waiting("indexing"):
         if retrieval.source is not None:
             return retrieval.over(())

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they open."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TRACES = "a Parquet file, a directory of them, a FILE.db of live loops, or 'exam
 
 
 def out_path(*suffixes: str, folder: bool = False) -> Callable[[str], str]:
-    """Reads a place to write to, refused here rather than after the work."""
+    """Return a parser of places to write to, which refuses before the work starts."""
 
     def read(text: str) -> str:
         writable(text, *suffixes, folder=folder)
@@ -92,13 +92,13 @@ RayOption = Annotated[
 # --- records ---------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """How records are read."""
+    """Options of reading records."""
 
     skip_invalid: SkipInvalid = False
     abstention: Abstention = None
 
     def open(self, path: str, **more: Any) -> TraceSet:
-        """The record; says what was skipped."""
+        """Read a record; print what was skipped."""
         from suffice.trace.rounds.reader import read_traces
 
         with waiting(f"reading {path}"):
@@ -114,7 +114,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measuring(Reading):
-    """How records are read and measured."""
+    """Options of reading and measuring records."""
 
     workers: Annotated[
         int | None,
@@ -123,7 +123,7 @@ class Measuring(Reading):
     ray: RayOption = None
 
     def executor(self) -> Executor | None:
-        """Who measures shards side by side; ``None``: this process alone."""
+        """Return the workers that measure shards; ``None``: this process alone."""
         from suffice.measures.shards import Workers
 
         only_one({"--workers": self.workers, "--ray": self.ray})
@@ -132,36 +132,34 @@ class Measuring(Reading):
         workers = Workers(self.workers)
         return workers if workers.count > 1 else None
 
-    def measures(self, path: str) -> Measures:
-        """The record, to be measured by as many workers as asked."""
+    def measures(self, *paths: str) -> Measures:
+        """Return the measures of pooled records."""
         from suffice.measures.measures import Measures
 
         workers = self.executor()  # one that cannot be had is told before the record is read
-        return Measures(self.open(path), executor=workers)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sampling(Measuring):
-    """How records are read, drawn from and measured."""
-
-    sample: Sample = None
-    seed: Seed = 42
-
-    def drawn_measures(self, *paths: str) -> Measures:
-        """The same to be measured."""
-        from suffice.measures.measures import Measures
-
-        workers = self.executor()
         return Measures(self.drawn(*paths), executor=workers)
 
     def drawn(self, *paths: str) -> TraceSet:
-        """The records pooled, or what ``--sample`` leaves of them."""
+        """Read records and pool them."""
         traces, *more = [self.open(path) for path in paths]
         if more:
             from suffice.trace.rounds.reader import pool_traces
 
             traces = pool_traces([traces, *more])
             say(f"pooled {len(paths)} records of one loop: {traces.n_questions:,} questions")
+        return traces
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling(Measuring):
+    """Options of reading, sampling and measuring records."""
+
+    sample: Sample = None
+    seed: Seed = 42
+
+    def drawn(self, *paths: str) -> TraceSet:
+        """Read records, pool them and draw ``--sample`` of their questions."""
+        traces = super(Sampling, self).drawn(*paths)  # bare super() fails in a class with slots
         if self.sample is None:
             return traces
         drawn = traces.sample(self.sample, seed=self.seed)
@@ -171,7 +169,7 @@ class Sampling(Measuring):
 
 
 def ray_workers(address: str) -> RayExecutor:
-    """The workers of ``--ray``, joined."""
+    """Join a Ray cluster."""
     from suffice.integrations.ray import RayExecutor
 
     with waiting(f"joining Ray {address}".rstrip()):
@@ -180,40 +178,45 @@ def ray_workers(address: str) -> RayExecutor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared(FittedElsewhere):
-    """What a comparison is asked."""
+    """Options of a comparison."""
 
     settings: ComparisonSettings
 
     def read(self, reading: Reading) -> ComparisonSettings:
-        """The settings, with the traces of ``--fit-on``."""
+        """Return the settings, with the record of ``--fit-on``."""
         fit_on = None if self.fit_on is None else reading.open(self.fit_on)
         return replace(self.settings, fit_on=fit_on)
 
 
 # --- policies --------------------------------------------------------------------------------------
-def write_policy(
-    out: str | Path, policy: StopPolicy, traces: TraceSet, remark: str | None = None
-) -> Path:
-    """Write a policy that was found on these traces; where."""
+def written_policy(out: str | None, policy: StopPolicy, traces: TraceSet) -> dict[str, Any]:
+    """Write a policy if ``--out`` is given; return its part of the JSON document."""
     from suffice.policies.policy_file import save_policy
 
-    return save_policy(policy, out, max_rounds=traces.full_budget, remark=remark)
+    if out is None:
+        return {}
+    return tell_policy(save_policy(policy, out, max_rounds=traces.full_budget), policy, traces)
 
 
 def tell_policy(written: Path, policy: StopPolicy, traces: TraceSet) -> dict[str, Any]:
-    """Say that a policy was written; what ``--json`` says of it."""
-    from suffice.policies.policy_file import policy_document, policy_hash
-
+    """Print that a policy was written; return its part of the JSON document."""
     say(
         f"wrote {written}: {policy.facts.summary}; use it with: suffice replay {traces.at} --policy {written}"
     )
+    return policy_entry(written, policy)
+
+
+def policy_entry(written: Path, policy: StopPolicy) -> dict[str, Any]:
+    """Return what JSON documents say of a written policy."""
+    from suffice.policies.policy_file import policy_document, policy_hash
+
     return {"out": str(written), "hash": policy_hash(policy), "policy": policy_document(policy)}
 
 
 # --- models ----------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOptions(ModelSettings):
-    """Which language model, and how it is asked."""
+    """Options of the language model."""
 
     GROUP: ClassVar = "Language model"
 
@@ -231,7 +234,7 @@ class ModelOptions(ModelSettings):
 
     @property
     def server(self) -> OpenAISettings:
-        """How a server is asked."""
+        """The settings of a server."""
         from suffice.llm.endpoint import OpenAISettings
 
         return OpenAISettings(
@@ -242,7 +245,7 @@ class ModelOptions(ModelSettings):
         )
 
     def connect(self) -> ChatModel:
-        """The model that the options name."""
+        """Connect the model."""
         from suffice.llm.connect import CachedModel, connect
         from suffice.testing.models import ScriptedModel
 

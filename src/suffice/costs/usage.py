@@ -85,7 +85,7 @@ class RecordedUsage:
 
     def __init__(self, traces: TraceSet, lengths: Callable[[str], _Array] | None = None) -> None:
         self.traces = traces
-        self._lengths = traces.lengths if lengths is None else lengths
+        self.lengths = traces.lengths if lengths is None else lengths
         self._columns: dict[str, _Array | None] = {}
 
     @property
@@ -119,14 +119,13 @@ class RecordedUsage:
         inferred = np.where(self.only_answers, alone, np.nan)
         return np.where(self.traces.answered, self.filled(name, inferred), self.nothing)
 
-    def lengths(self, column: str, *, null: int | None = 0) -> _Array:
-        """Return the length of each list of a column; a null counts as ``null``."""
-        if not self.traces.has(column):
+    @cached_property
+    def drawn(self) -> _Array:
+        """Return the number of samples per round; 0 for null."""
+        if not self.traces.has("samples"):
             return self.nothing
-        lengths = self._lengths(column)
-        if null is None:
-            return lengths
-        return np.where(np.isnan(lengths) & self.traces.exists, float(null), lengths)
+        lengths = self.lengths("samples")
+        return np.where(np.isnan(lengths) & self.traces.exists, 0.0, lengths)
 
     def known(self, values: _Array, what: str) -> _Array:
         """Return the values; refuse null, negative or infinite ones."""
@@ -149,17 +148,12 @@ class RecordedUsage:
 
     @cached_property
     def sample_calls(self) -> _Array:
-        """Return sample calls per round; 0 if nothing tells them from answering calls.
-
-        If ``sample_calls`` is null, each sample counts as a call if there are fewer samples than calls,
-        since another call then made the answer.
-        """
-        calls, inferred = self.sparse("llm_calls"), self.nothing
+        """Return sample calls per round; 0 if nothing tells them from answering calls."""
+        calls = self.sparse("llm_calls")
         if calls is None:
             return self.nothing
-        if self.traces.has("samples"):
-            drawn = self.lengths("samples")
-            inferred = np.where(drawn < calls, drawn, 0.0)
+        # with fewer samples than calls another call made the answer, so each sample was a call
+        inferred = np.where(self.drawn < calls, self.drawn, 0.0)
         return np.nan_to_num(self.filled("sample_calls", inferred))
 
     @cached_property
@@ -170,11 +164,7 @@ class RecordedUsage:
 
     @cached_property
     def answer_calls(self) -> _Array:
-        """Return calls for a round's answer alone; the loop needs the others to go on.
-
-        Without ``answer_calls`` the record's loop decides; in an unknown loop with one call per round, we
-        assume that this call produced the answer.
-        """
+        """Return calls for a round's answer alone; without ``answer_calls`` the record's loop decides."""
         asked, run = self.asked, self.traces.origin.run
         if run.get("pipeline") in _CHOOSING_LOOPS:
             majority = run.get("certainty") == "self_consistency"
@@ -182,6 +172,7 @@ class RecordedUsage:
         elif run.get("pipeline") in _RANKED_LOOPS:
             inferred = asked
         else:
+            # we assume that the one call of a round answers
             inferred = np.where(asked <= 1, asked, np.nan)
         answering = self.filled(
             "answer_calls", np.where(self.traces.answered, inferred, self.nothing)
@@ -204,10 +195,11 @@ class RecordedUsage:
     def samples_answer(self) -> bool:
         """Whether answers are chosen among samples, so that reading samples pays for the answers."""
         calls = self.sparse("llm_calls")
-        if calls is None or not self.traces.has("samples"):
+        if calls is None:
             return False
-        drawn = self.lengths("samples") > 0
-        return bool((drawn & (np.nan_to_num(calls) > 0) & ~(self.sample_calls > 0)).any())
+        return bool(
+            ((self.drawn > 0) & (np.nan_to_num(calls) > 0) & ~(self.sample_calls > 0)).any()
+        )
 
 
 class _Ledger:
@@ -290,7 +282,7 @@ def _passages(ledger: _Ledger) -> _Array:
     record = ledger.record
     if not record.traces.has("passages"):
         raise UnknownCostError(f"{record.source} has no column 'passages'")
-    return record.known(record.lengths("passages", null=None), "column 'passages'")
+    return record.known(record.lengths("passages"), "column 'passages'")
 
 
 # --- tokens ---------------------------------------------------------------------------------------
@@ -317,15 +309,13 @@ def _answer_tokens(record: RecordedUsage, name: str) -> _Array:
 
 
 def _cached_tokens(ledger: _Ledger) -> _Array:
-    """Return cached tokens as recorded; a policy without calls before its stop reuses round 1's at most.
-
-    Every prompt begins with round 1, and the rounds between were never sent (METHODS, costs as run).
-    """
+    """Return cached tokens as recorded; a policy without calls before its stop reuses round 1's at most."""
     cached = _tokens("cached_tokens")(ledger)
     if ledger.part != "answer" or ledger.reads.asks:
         return cached
     calls = ledger.record.sparse("llm_calls")
     silent = ~ledger.record.traces.answered & (True if calls is None else calls == 0)
+    # every prompt begins with round 1, and the rounds between were never sent (METHODS, costs as run)
     unasked = np.logical_and.accumulate(ledger.record.only_answers | silent, axis=1)
     return np.where(unasked, np.minimum(cached, cached[:, :1]), cached)
 
@@ -360,12 +350,9 @@ def _seconds(ledger: _Ledger) -> _Array:
 
 
 def _answer_seconds(ledger: _Ledger, whole: _Array) -> _Array:
-    """Seconds of a round's answer alone.
-
-    If they are not recorded and nothing else was asked, they are all seconds. They are 0 for a policy that
-    reads samples, verdicts or looks, which pays every round's seconds anyway.
-    """
+    """Return seconds of a round's answer alone; without a record all seconds, if nothing else was asked."""
     record = ledger.record
+    # a policy that reads samples, verdicts or looks pays every round's seconds anyway
     alone = record.nothing if ledger.reads.asks else whole
     seconds = record.of_answers("answer_latency_s", alone)
     return record.known(
@@ -374,13 +361,8 @@ def _answer_seconds(ledger: _Ledger, whole: _Array) -> _Array:
 
 
 # --- charges --------------------------------------------------------------------------------------
-
-
 def _usd(ledger: _Ledger) -> _Array:
-    """Return dollars; a round's answering tokens count as one request, whose length sets the price.
-
-    Its samples repeat that prompt, and its verdicts read the same evidence.
-    """
+    """Return dollars; a round is one request, since its samples and verdicts repeat its prompt."""
     prices = ledger.model.prices
     if prices is None:
         raise UnknownCostError(

@@ -124,13 +124,15 @@ def _items(row: Row, value: Any, column: str, item: pa.DataType) -> Any:
             name: None if one.get(name) is None else cell(row, one[name], column, kind)
             for name, kind in parts.items()
         }
-        if "text" in parts and struct["id"] is None and struct["text"] is not None:
-            struct["id"] = text_id(struct["text"])
+        if "text" in parts and struct["id"] is None:
+            own = struct["text"] or struct["title"]
+            struct["id"] = own and text_id(own)
         structs.append(struct)
     return structs
 
 
 _TYPES = {column.name: column.type for column in COLUMNS}
+_PASSAGE = _TYPES["passages"].value_type
 _QUESTION, _GOLD = columns_of(Question, COLUMNS), columns_of(Gold, COLUMNS)
 _SHARED = (*(column.name for column in (*_QUESTION, *_GOLD)), "propensity", "policy_hash")
 SIGNAL = "signals."
@@ -378,7 +380,8 @@ def _line(row: Row, held: Mapping[str, str], question: str) -> _Line:
         if role in _PASSAGES:
             listed = row.listed(column)
             listed = listed if isinstance(listed, list) else [listed]
-            parts[role] = [_part(row, item, column, role) for item in listed]
+            kind = _PASSAGE.field(_PASSAGES[role]).type
+            parts[role] = [None if one is None else cell(row, one, column, kind) for one in listed]
         elif role == "signals":
             signals |= numbers_by_name(row, value, column)
         elif role.startswith(SIGNAL):
@@ -402,31 +405,17 @@ def _line(row: Row, held: Mapping[str, str], question: str) -> _Line:
     return _Line(row, cells | {"question_id": question}, held)
 
 
-def _part(row: Row, value: Any, column: str, role: str) -> str | float | None:
-    if value is None:
-        return None
-    if role == "passage_scores":
-        return number(row, value, column)
-    return next(iter(texts(row, [value], column)), None)
-
-
-def _passages(
-    row: Row, parts: Mapping[str, list[Any]], held: Mapping[str, str]
-) -> list[dict[str, Any]]:
+def _passages(row: Row, parts: Mapping[str, list[Any]], held: Mapping[str, str]) -> Any:
     counts = {role: len(items) for role, items in parts.items()}
     if len(set(counts.values())) > 1:
         told = ", ".join(f"{count} in {held[role]}" for role, count in counts.items())
         raise row.error(f"each passage needs all its parts, found {told}", held[[*parts][-1]])
-    blank = dict.fromkeys(("id", "title", "text", "score", "rerank_score"))
-    known = []
-    for items in zip(*parts.values(), strict=True):
-        passage = blank | dict(zip((_PASSAGES[role] for role in parts), items, strict=True))
-        own = passage["id"] or passage["text"] or passage["title"]
-        if own is None and any(passage.values()):
-            raise row.error("a passage needs an id or a text", held["passage_scores"])
-        if any(passage.values()):
-            known.append(passage | {"id": passage["id"] or text_id(str(own))})
-    return known
+    names = [_PASSAGES[role] for role in parts]
+    passages = [dict(zip(names, items, strict=True)) for items in zip(*parts.values(), strict=True)]
+    known = [passage for passage in passages if any(passage.values())]
+    if any(not any(passage.get(name) for name in ("id", "text", "title")) for passage in known):
+        raise row.error("a passage needs an id or a text", held["passage_scores"])
+    return _items(row, known, held[[*parts][-1]], _PASSAGE)
 
 
 # --- a question -------------------------------------------------------------------------------------

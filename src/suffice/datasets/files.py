@@ -21,6 +21,7 @@ from suffice.contracts import strict_json
 from suffice.errors import DataError, SufficeWarning, UsageError, did_you_mean, plain_file
 from suffice.trace.rounds.records import Gold, Passage, Question
 from suffice.trace.store import free_id
+from suffice.trace.values import MOST_INT32
 
 T = TypeVar("T")
 MOST_BYTES = 2 << 30  # of text that are read of a file at once
@@ -67,13 +68,16 @@ class Row:
             raise self.error(f"must be a list of objects, found {values!r:.60}", column)
         return values
 
-    def amount(self, column: str, most: float) -> Any:
-        """Return a whole number from 0, or nothing."""
-        value = self.values.get(column)
-        whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
-        if not (value is None or whole):
+    def amount(self, *columns: str) -> int | None:
+        """Return the whole number from 0 in the first of the columns that holds any, or nothing."""
+        column = next((name for name in columns if self.values.get(name) is not None), None)
+        if column is None:
+            return None
+        value = self.values[column]
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (number and 0 <= value <= MOST_INT32 and value == int(value)):
             raise self.error(f"must be a whole number from 0, found {value!r:.40}", column)
-        return value
+        return int(value)
 
     def moment(self, column: str) -> datetime | None:
         """Return a time, or nothing; a time without a zone counts as UTC."""
@@ -116,21 +120,19 @@ class Row:
         value = None if column is None else self.values.get(column)
         if not (self.untyped and isinstance(value, str) and value.strip().startswith("[")):
             return value
-        try:
-            return strict_json(value)
-        except (ValueError, RecursionError) as error:
-            raise self.error(
-                f'begins as a list but is not JSON ({error}); write several as ["a", "b"], and one '
-                f"that begins so as a list of one; found {value!r:.60}",
-                column,
-            ) from error
+        return self.json(
+            value,
+            column,
+            'begins as a list but is not JSON; write several as ["a", "b"], and one that begins so as a '
+            "list of one",
+        )
 
-    def json(self, text: str, column: str) -> Any:
-        """Parse the JSON in a cell."""
+    def json(self, text: str, column: str | None, wrong: str = "is not JSON") -> Any:
+        """Parse the JSON in a cell; ``wrong`` begins the error."""
         try:
             return strict_json(text)
         except (ValueError, RecursionError) as error:
-            raise self.error(f"no JSON ({error}), found {text!r:.60}", column) from error
+            raise self.error(f"{wrong} ({error}), found {text!r:.60}", column) from error
 
     def texts(self, value: Any, column: str | None) -> list[str]:
         """Return the texts of a cell: a text, a number, or a list of them."""
@@ -330,11 +332,11 @@ def parse_column_map(
     named: dict[str, str] = {}
     for part in text.split(","):
         role, _, column = (piece.strip() for piece in part.partition("="))
-        check_roles([role], allowed, free=free)
         if not column or role in named:
             wrong = "is named twice" if column else "names no column"
-            raise UsageError(f"--columns {text!r}: {role} {wrong}; type ROLE=NAME,...")
+            raise UsageError(f"{role} {wrong} in {text!r}; type ROLE=NAME,...")
         named[role] = column
+    check_roles(named, allowed, free=free)
     return named
 
 
@@ -344,7 +346,7 @@ def check_roles(roles: Iterable[str], allowed: Sequence[str], *, free: str | Non
         if role not in allowed and not (free and role.startswith(free) and role != free):
             known = ", ".join(allowed) + (f", {free}NAME" if free else "")
             raise UsageError(
-                f"--columns: {role!r} is none of {known}; type ROLE=NAME,..."
+                f"no column can be {role!r}; known: {known}; type ROLE=NAME,..."
                 f"{did_you_mean(role, allowed)}"
             )
 

@@ -29,7 +29,6 @@ from suffice.datasets.runs import (
 )
 from suffice.errors import DataError, SufficeWarning
 from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Token, TopToken
-from suffice.trace.values import MOST_INT32
 
 _GRADES: Mapping[str, float] = {
     **dict.fromkeys(("c", "yes", "true"), 1.0),
@@ -213,7 +212,7 @@ def _call(row: Row, event: Mapping[str, Any]) -> Call:
     usage = child(output, "usage")
     names = ("input_tokens", "output_tokens", "input_tokens_cache_read", "input_tokens_cache_write")
     told = Row(row.file, row.number, usage, place="usage")
-    prompt, completion, read, written = (told.amount(name, MOST_INT32) for name in names)
+    prompt, completion, read, written = (told.amount(name) for name in names)
     cost = usage.get("total_cost")
     return Call(
         text=_text(row, output.get("completion")) or None,

@@ -29,7 +29,6 @@ from suffice.datasets.runs import (
 from suffice.errors import DataError
 from suffice.trace.export import DOCUMENTS
 from suffice.trace.rounds.records import Passage, Question, QuestionRecord
-from suffice.trace.values import MOST_INT32
 
 _DEEPEST = 16
 _MOST_NS = 4_000_000_000_000_000_000  # of the year 2096
@@ -382,20 +381,11 @@ def _in_order(root: _Span) -> list[tuple[_Span, _Span | None]]:
 
 
 def _call(span: _Span, *, within: bool) -> Call:
-    amounts: dict[str, Any] = {}
-    for name, places in _AMOUNTS.items():
-        place = next((place for place in places if span.attributes.get(place) is not None), "")
-        amount = span.attributes.get(place)
-        if isinstance(amount, float) and amount.is_integer():
-            amount = int(amount)
-        whole = isinstance(amount, int) and not isinstance(amount, bool)
-        if amount is not None and not (whole and 0 <= amount <= MOST_INT32):
-            raise span.error(f"{place} must be a whole number from 0, found {amount!r:.40}")
-        amounts[name] = amount
+    told = replace(span.row, values=span.attributes, place=f"span {span.id}")
     cost = span.attributes.get("llm.cost.total")
     return Call(
         text=span.told("output", _OUTPUT),
-        **amounts,
+        **{name: told.amount(*places) for name, places in _AMOUNTS.items()},
         cost_usd=float(cost) if isinstance(cost, float | int) and 0 <= cost < _MOST_NS else None,
         searches=not within and span.asks,
         ended=_moment(span.end),

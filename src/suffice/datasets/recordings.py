@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal
@@ -33,7 +33,7 @@ from suffice.datasets.files import (
 )
 from suffice.datasets.inspect_ai import read_inspect
 from suffice.datasets.otlp import read_otlp
-from suffice.datasets.runs import COST, read_atif
+from suffice.datasets.runs import COST, passage_of, read_atif
 from suffice.errors import DataError, UsageError, did_you_mean
 from suffice.trace.durable import check_free, sha256_of
 from suffice.trace.export import read_watch_1
@@ -96,17 +96,14 @@ def _iterations(row: Row) -> Iterator[Row]:
 def _documents(output: Row, name: str) -> dict[str, dict[str, Any]]:
     """Return the found documents, each once; the first line of ``contents`` is the title."""
     passages: dict[str, dict[str, Any]] = {}
-    for held in output.objects(name):
-        document = output.inside(name, held)
-        contents = document.text("contents", default="") or document.text("text", default="")
-        title = document.text("title", default="")
-        if "contents" in held and "\n" in contents:
-            first, contents = contents.split("\n", 1)
-            title = title or first.strip().strip('"')
-        own = held.get("id")
-        own = text_id(f"{title}\n{contents}") if own is None else str(own)
-        passage = {"id": own, "title": title, "text": contents, "score": held.get("score")}
-        passages.setdefault(own, passage)
+    for document in output.objects(name):
+        contents = document.get("contents")
+        if isinstance(contents, str):
+            first, line_feed, text = contents.partition("\n")
+            title = document.get("title") or (first.strip().strip('"') if line_feed else "")
+            document |= {"title": title, "text": text if line_feed else contents}
+        passage = passage_of(document)
+        passages.setdefault(passage.id, asdict(passage))
     return passages
 
 

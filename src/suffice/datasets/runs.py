@@ -19,7 +19,6 @@ from suffice.contracts import strict_json
 from suffice.datasets.files import Row, json_documents, text_id
 from suffice.errors import DataError
 from suffice.trace.rounds.records import Passage, Question, QuestionRecord, Round, Token, Usage
-from suffice.trace.values import MOST_INT32
 
 ANSWERING = frozenset({"submit", "submit_answer", "final_answer", "final_result", "finish"})
 """Tools by which agents hand in their answer: no searches."""
@@ -397,7 +396,7 @@ def _call(step: Row) -> Call:
     metrics = step.inside("metrics", step.values.get("metrics"))
     cost = metrics.values.get("cost_usd")
     if not (isinstance(cost, float) and cost >= 0):
-        cost = metrics.amount("cost_usd", MOST_INT32)
+        cost = metrics.amount("cost_usd")
     logprobs = metrics.rows("logprobs", default=[])
     try:  # the format names tokens by number only, so that their texts are empty
         tokens = tuple(Token("", float(one)) for one in logprobs) or None
@@ -405,12 +404,12 @@ def _call(step: Row) -> Call:
         raise metrics.error(str(error), "logprobs") from error
     return Call(
         text=text_of(step.values.get("message")) or None,
-        prompt_tokens=metrics.amount("prompt_tokens", MOST_INT32),
-        completion_tokens=metrics.amount("completion_tokens", MOST_INT32),
-        cached_tokens=metrics.amount("cached_tokens", MOST_INT32),
+        prompt_tokens=metrics.amount("prompt_tokens"),
+        completion_tokens=metrics.amount("completion_tokens"),
+        cached_tokens=metrics.amount("cached_tokens"),
         cost_usd=cost,
         tokens=tokens,
         searches=_asks(step),
-        calls=step.amount("llm_call_count", MOST_INT32) or 1,
+        calls=step.amount("llm_call_count") or 1,
         ended=step.moment("timestamp"),
     )

@@ -1,4 +1,4 @@
-"""What replays, searches and diagnoses are asked: a command's options, which load nothing they run on."""
+"""Settings of replays, searches, choices and diagnoses: a command's options, without heavy imports."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MOST_THRESHOLDS = 200
 
 
 def threshold_grid(text: str) -> int | Literal["quantiles"]:
-    """``quantiles``, or a whole number."""
+    """Read ``quantiles``, or a whole number."""
     if text == "quantiles":
         return text  # type: ignore[return-value]
     try:
@@ -40,13 +40,12 @@ def threshold_grid(text: str) -> int | Literal["quantiles"]:
 
 
 def answer_choice(text: str) -> str:
-    """The text as it is, refused where it names no choice of an answer."""
+    """Return the text; refuse it if it names no choice of an answer."""
     AnswerChoice.parse(text)
     return text
 
 
 def _names(given: object) -> tuple[str, ...]:
-    """Signals by name; a single text may hold several, separated by commas."""
     if not isinstance(given, str):
         return as_tuple(given)
     try:
@@ -132,7 +131,7 @@ MinRounds = Annotated[
 
 
 def refuse_draws(resamples: int, seed: int, least: int = 1) -> None:
-    """Refuse too few resamples and a seed that is none."""
+    """Refuse too few resamples and a negative seed."""
     if resamples < least or seed < 0:
         raise UsageError(
             f"resamples must be at least {least} and the seed at least 0, found {resamples} and {seed}"
@@ -140,7 +139,6 @@ def refuse_draws(resamples: int, seed: int, least: int = 1) -> None:
 
 
 def _refuse_own_choice(answer: str) -> None:
-    """Refuse an answer that each policy chooses by its own confidence."""
     if answer == "most-confident":
         raise UsageError(
             "--answer most-confident depends on each policy's own confidence, so candidates cannot be "
@@ -150,7 +148,7 @@ def _refuse_own_choice(answer: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredSettings:
-    """What policies are scored by and compared at, and how their intervals are drawn."""
+    """The score and the cost of a comparison, and the draws of its intervals."""
 
     metric: ComparedBy = None
     f1_kind: F1 = "hotpotqa"
@@ -162,16 +160,11 @@ class ScoredSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonSettings(ScoredSettings):
-    """What to compare and how.
+    """Settings of a comparison.
 
-    ``split`` defaults to eval where present, else all questions; ``baseline`` to fixed-3, or the full
-    budget where that is shorter. Both defaults are stated in the result's notes. ``fit_on`` is another trace
-    set, on whose split tune methods and rules are fitted instead; the result's notes say which were.
-    ``policies`` are names, paths of policy files or policies; where neither policies nor rules are named,
-    every fixed-K (of more than 20 some), the usual methods and the oracles are compared. ``answer`` says
-    which of the answers up to the stop is scored; methods are fitted to each round's own. ``weights`` is
-    how explored questions stand for cut ones, see :class:`suffice.measures.seen.Seen`. ``strict`` refuses
-    where a policy cannot run, which else is left out.
+    ``policies`` are names, paths of policy files or policies. Without policies and rules, every fixed-K (of
+    more than 20 some), the usual methods and the oracles are compared. ``fit_on`` is another record, whose
+    split tune fits methods and rules. ``weights``: see :class:`suffice.measures.seen.Seen`.
     """
 
     policies: Policies = ()
@@ -203,7 +196,7 @@ class ComparisonSettings(ScoredSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedElsewhere:
-    """Where a command finds :attr:`ComparisonSettings.fit_on`."""
+    """The command's option for :attr:`ComparisonSettings.fit_on`."""
 
     fit_on: Annotated[
         str | None,
@@ -217,10 +210,7 @@ class FittedElsewhere:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSettings(ScoredSettings):
-    """What to search and how.
-
-    ``cost`` is by default model calls where ``max_cost`` caps it; the other fields say what they mean.
-    """
+    """Settings of a search; with ``max_cost`` the default ``cost`` is model calls."""
 
     signals: Annotated[
         tuple[str, ...],
@@ -284,17 +274,12 @@ class SearchSettings(ScoredSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceSettings(ScoredSettings):
-    """What to choose by, and among what.
+    """Settings of a choice, with one of three aims.
 
-    One of three aims: the cheapest policy whose expected loss against the full budget is proven to be at
-    most ``max_loss``, the best that costs at most ``max_cost`` on average, or the least sum of mean cost and
-    ``cost_per_error`` times the score that is missing. Where no aim is named losses of 1, 2, 3, 5 and 10
-    points are proven together, and the policy is that of 2 points, else of the smallest that is proven.
-    ``max_wrong_stops`` is promised beside or instead of a loss.
-
-    ``policies`` are candidates beside those that the record can feed: names, files or policies. ``signals``
-    (``None``: all that the record defines without asking a model) are those of the rules looked at.
-    ``family`` narrows what is fitted; ``rule`` with one ``?`` stands alone, with each number of ``grid``.
+    ``max_loss``: the cheapest policy with a proven bound on its expected loss against the full budget.
+    ``max_cost``: the best policy within this mean cost. ``cost_per_error``: the least sum of mean cost and
+    this number times the missing score. Without an aim, losses of 1, 2, 3, 5 and 10 points are proven
+    together, and the choice is the policy of 2 points, else of the smallest proven loss.
     """
 
     max_loss: Annotated[
@@ -474,7 +459,7 @@ class ChoiceSettings(ScoredSettings):
 
     @property
     def promised_losses(self) -> tuple[float | None, ...]:
-        """The losses to be proven, the smallest first; empty: nothing is, ``None``: wrong stops alone."""
+        """The losses to prove, the smallest first; empty: none; ``None``: wrong stops alone."""
         if self.max_loss is not None or self.max_wrong_stops is not None:
             return (self.max_loss,)
         return () if self.max_cost is not None or self.cost_per_error is not None else LOSSES
@@ -482,11 +467,7 @@ class ChoiceSettings(ScoredSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiagnosisSettings:
-    """What to diagnose.
-
-    ``signals`` are by default all that have a value. Without a policy or rule fixed budgets are broken down
-    by type.
-    """
+    """Settings of a diagnosis."""
 
     signals: Annotated[
         tuple[str, ...] | None,

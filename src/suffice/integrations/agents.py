@@ -24,14 +24,14 @@ _Read = TypeVar("_Read")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Framework:
-    """A framework as it was tested: the distribution ``package`` at the version ``tested``."""
+    """Name a framework as it was tested: the distribution ``package`` at the version ``tested``."""
 
     name: str
     package: str
     tested: str
 
     def point(self, module: str, name: str | None = None) -> Any:
-        """The module, or what it holds under the dotted ``name``: where an adapter takes hold of it."""
+        """Return the module, or the object under the dotted ``name``, that an adapter hooks into."""
         try:
             installed = version(self.package)
         except PackageNotFoundError:
@@ -63,7 +63,7 @@ DOCUMENTS = ("documents", "results", "passages")
 # --- rounds --------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
-    """A tool's call and what came back.
+    """Hold a tool call and its result.
 
     ``output`` are documents where the framework keeps them, else the text; ``text`` stands in for an output
     that is none of these.
@@ -78,7 +78,7 @@ class ToolResult:
 def round_of_tools(
     results: Sequence[ToolResult], tools: Collection[str] | None = None
 ) -> dict[str, Any] | None:
-    """What ``loop.observe`` takes of one step's calls; ``None``: none of them retrieves."""
+    """Return one step's calls as arguments of ``loop.observe``; ``None`` if none of them retrieves."""
     kept = [result for result in results if tools is None or result.tool in tools]
     if not kept:
         return None
@@ -93,7 +93,7 @@ def round_of_tools(
 
 
 def query_of(arguments: Mapping[str, Any]) -> str:
-    """The argument ``query``, else the texts among the arguments."""
+    """Return the argument ``query``, else the texts among the arguments."""
     for name in ("query", "question", "input"):
         if isinstance(arguments.get(name), str):
             return str(arguments[name])
@@ -101,7 +101,7 @@ def query_of(arguments: Mapping[str, Any]) -> str:
 
 
 def tool_passages(output: Any, text: str | None = None) -> tuple[Passage, ...]:
-    """A tool's output as passages: its documents, else ``text``, or what it prints as, as one."""
+    """Read a tool's output as passages: its documents, else its text as one passage."""
     if output is None or (isinstance(output, str) and not output.strip()):
         return ()
     if isinstance(output, Mapping):
@@ -118,7 +118,7 @@ def tool_passages(output: Any, text: str | None = None) -> tuple[Passage, ...]:
 
 
 def readable(read: Callable[[Any], _Read], reported: Any) -> _Read | None:
-    """What ``reported_tokens`` or ``reported_usage`` reads; ``None``: another shape, which breaks no run."""
+    """Return the tokens or usage that a function reads; ``None`` for an unknown shape."""
     try:
         return read(reported)
     except DataError:
@@ -127,7 +127,7 @@ def readable(read: Callable[[Any], _Read], reported: Any) -> _Read | None:
 
 # --- what is said --------------------------------------------------------------------------------
 def outcome(loop: Loop) -> dict[str, Any]:
-    """What stands in a run's own metadata, as JSON: of which question, how it ended and why."""
+    """Return a run's result as JSON for its metadata: the question, how it ended and why."""
     return {
         "question_id": loop.question_id,
         "rounds": len(loop.rounds),
@@ -141,7 +141,7 @@ def outcome(loop: Loop) -> dict[str, Any]:
 # --- runs ----------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What a model replied: ``raw`` as the framework has it, else as ``observe`` reads it."""
+    """Hold a model's reply: ``raw`` as the framework has it, and the fields that ``observe`` reads."""
 
     raw: Any
     text: str
@@ -150,7 +150,7 @@ class Reply:
     answer_starts: int | None = None
 
     def costs(self, seconds: float | None = None) -> dict[str, Any]:
-        """What ``answered`` takes beside the text."""
+        """Return the arguments of ``answered`` besides the text."""
         usage = (readable(reported_usage, self.usage) if self.usage else None) or Usage(llm_calls=1)
         return {
             "usage": usage if seconds is None else replace(usage, latency_s=seconds),
@@ -160,7 +160,7 @@ class Reply:
 
 
 class AgentRun:
-    """A run of an agent: its loop, and what its model replied since the last round."""
+    """Hold an agent's run: its loop, and the model's replies since the last round."""
 
     def __init__(self, loop: Loop, *, tools: Collection[str] | None, probe: bool | Probe) -> None:
         self.loop = loop
@@ -173,7 +173,7 @@ class AgentRun:
         """The draft that is the run's answer, as the framework has it."""
 
     def step(self, results: Sequence[ToolResult], ask: Callable[[], Reply]) -> Any:
-        """As :meth:`astep`."""
+        """Do the same as :meth:`astep`, without asyncio."""
         return at_once(self.astep(results, ask))
 
     async def astep(
@@ -212,7 +212,7 @@ class AgentRun:
     def answered(
         self, text: str | None = None, *, unsearched: bool = False, **changed: Any
     ) -> None:
-        """The last reply is the answer; ``text`` where it reads otherwise, or there is none.
+        """End the question with the last reply as its answer; ``text`` replaces it.
 
         Without a round nothing is said, or it is a round of its own where ``unsearched``.
         """
@@ -229,7 +229,7 @@ class AgentRun:
 
     @property
     def best(self) -> Any:
-        """The raw reply whose answer the watch returns; ``None``: there is none."""
+        """Return the raw reply whose answer the watch returns; ``None`` if there is none."""
         return self._drafts.get(self.loop.answer_round or 0)
 
     def _round(self, results: Sequence[ToolResult], documents: Any = None) -> dict[str, Any] | None:
@@ -242,7 +242,7 @@ class AgentRun:
         return {**held, "usage": usages}
 
     def _asking(self, ask: Callable[[], Reply | Awaitable[Reply]]) -> Probe | None:
-        """The probe."""
+        """Return the probe."""
         if not isinstance(self._probe, bool):
             return self._probe
 

@@ -40,19 +40,19 @@ FORMS: tuple[str, ...] = (*(f"{kind}:URL/INDEX" for kind in _SERVERS), f"{_PYTHO
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnRetriever:
-    """A retriever, and what a recording calls it: as it was typed, without credentials."""
+    """Hold a retriever and its name in a recording: as typed, without credentials."""
 
     name: str
     retriever: Retriever
 
 
 def is_own(text: str) -> bool:
-    """Whether a text means a retriever of the user's own."""
+    """Say whether a text names a retriever of the user's own."""
     return text.partition(":")[0] in (*_SERVERS, _PYTHON) and ":" in text
 
 
 def connect_own(text: str) -> OwnRetriever:
-    """The retriever that one of :data:`FORMS` means."""
+    """Connect the retriever that a text in one of :data:`FORMS` names."""
     kind, _, rest = text.partition(":")
     if kind == _PYTHON:
         return OwnRetriever(name=text, retriever=PythonRetriever(_target(text, rest), text))
@@ -128,7 +128,7 @@ def _told(error: Exception) -> str:
 
 
 class PythonRetriever:
-    """A search of the user's own as a :class:`suffice.contracts.Retriever`.
+    """Use a Python search function as a :class:`suffice.contracts.Retriever`.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ class PythonRetriever:
         self._find = _callable(search, source)
 
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
-        """At most ``k`` passages, best first."""
+        """Return at most ``k`` passages, best first."""
         check_k(k)
         try:
             found = self._find(query, k)
@@ -175,7 +175,7 @@ class PythonRetriever:
         )
 
     def _scored(self, passages: Sequence[Passage]) -> tuple[Passage, ...]:
-        """The passages with scores that fall; where there are none, one over the rank."""
+        """Return the passages with falling scores; missing scores become one over the rank."""
         scores = [passage.score for passage in passages if passage.score is not None]
         if not scores:
             return tuple(

@@ -33,7 +33,7 @@ def watched(
     probe: bool | Probe = True,
     answer: str | None = None,
 ) -> Any:
-    """A ``dspy.ReAct`` that ``watch`` sees: the module itself, sharing its predictors, to be called as it is.
+    """Let ``watch`` see a ``dspy.ReAct``; return a module that shares its predictors and is called like it.
 
     A round is a step that called a tool other than ``finish``. After the watch says stop no further step is
     taken; the prediction is the extraction of the round whose answer the watch returns. The prediction says
@@ -58,7 +58,7 @@ def watched(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Watching:
-    """How a module is watched."""
+    """Hold how a module is watched."""
 
     watch: Watch
     tools: Collection[str] | None
@@ -71,7 +71,7 @@ class _Watching:
 
 
 class _Run(AgentRun):
-    """A call under way: its steps, and extractions by round."""
+    """Track a running call: its steps, and extractions by round."""
 
     def __init__(self, module: Any, inputs: dict[str, Any]) -> None:
         held = module.watching
@@ -81,7 +81,7 @@ class _Run(AgentRun):
         self.trajectory: dict[str, Any] = {}
 
     def results(self, trajectory: dict[str, Any]) -> list[ToolResult]:
-        """The call of a step not yet seen."""
+        """Return the call of a step that is new."""
         self.trajectory = trajectory
         number = self.steps
         tool = trajectory.get(f"tool_name_{number}")
@@ -95,7 +95,7 @@ class _Run(AgentRun):
         return [] if tool == "finish" else [result]
 
     def known(self, predictor: Any) -> Any:
-        """After the end, instead of a call: a last step without one, or the answer already drafted."""
+        """Return what replaces a call after the end: a last step without one, or the drafted answer."""
         if not self.loop.done:
             return None
         import dspy
@@ -107,7 +107,7 @@ class _Run(AgentRun):
         return self.best
 
     def made(self, predictor: Any, prediction: Any, spent: _Spent) -> Any:
-        """What a call of the module's own gave; of its extraction what the watch returns."""
+        """Return the result of the module's own call; for an extraction, the watch's answer."""
         if predictor is not self.module.extract:
             self.replied(Reply(raw=prediction, text="", usage=spent.usage))
             return prediction
@@ -116,7 +116,7 @@ class _Run(AgentRun):
         return self.best or prediction
 
     def extracted(self, prediction: Any, spent: _Spent) -> Reply:
-        """An extraction as a reply."""
+        """Return an extraction as a reply."""
         answer, tokens = prediction[self.answer], reported_tokens(prediction.get("logprobs"))
         return Reply(
             raw=prediction,
@@ -128,14 +128,14 @@ class _Run(AgentRun):
 
     @contextmanager
     def quietly(self) -> Iterator[_Spent]:
-        """What a draft costs; before the end, nothing of it is streamed."""
+        """Run a draft, count its cost, and stream nothing of it before the end."""
         import dspy
 
         with nullcontext() if self.loop.done else dspy.context(send_stream=None), _Spent() as spent:
             yield spent
 
     def over(self, prediction: Any) -> Any:
-        """The prediction of a call that ended, with why."""
+        """Return the prediction of a call that ended, with the reason."""
         import dspy
 
         return dspy.Prediction(
@@ -147,7 +147,7 @@ _RUN: ContextVar[_Run | None] = ContextVar("suffice_dspy_run", default=None)
 
 
 class _Spent:
-    """Calls, tokens and seconds of the model calls within; those from DSPy's cache have no tokens."""
+    """Count calls, tokens and seconds of the model calls inside; calls from DSPy's cache have no tokens."""
 
     def __enter__(self) -> _Spent:
         import dspy
@@ -166,7 +166,7 @@ class _Spent:
 
 
 def _starts(tokens: Sequence[Token], marker: str) -> int | None:
-    """The token after the one that ends the marker's last occurrence; ``None``: there is none."""
+    """Return the token after the last occurrence of the marker; ``None`` if there is none."""
     text = "".join(token.token for token in tokens)
     end = text.rfind(marker) + len(marker)
     for number, reached in enumerate(accumulate(len(token.token) for token in tokens), start=1):
@@ -178,7 +178,7 @@ def _starts(tokens: Sequence[Token], marker: str) -> int | None:
 @cache
 def _watched(base: Any) -> type[Any]:
     class WatchedReAct(base):  # type: ignore[misc]
-        """A ReAct whose steps and extraction pass by its watch."""
+        """Run a ReAct whose steps and extraction pass through its watch."""
 
         watching: _Watching
 

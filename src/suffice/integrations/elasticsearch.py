@@ -18,7 +18,7 @@ _ABOUT_THE_QUERY = ("maxclausecount", "max_clause_count", "too_many_clauses", "t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElasticsearchSettings:
-    """Fields of a document, whose dots lead into objects; without ``id_field`` its ``_id`` counts."""
+    """Name the fields of a document; dots lead into objects; the default id is ``_id``."""
 
     text_field: str = "text"
     title_field: str | None = "title"
@@ -31,7 +31,7 @@ class ElasticsearchSettings:
                 raise UsageError(f"{name} must be the name of one field, found {named!r}")
 
     def body(self, query: str, k: int) -> dict[str, Any]:
-        """The search for the first ``k``."""
+        """Return the search request for the first ``k``."""
         searched = [name for name in (self.text_field, self.title_field) if name is not None]
         return {
             "size": k,
@@ -42,7 +42,7 @@ class ElasticsearchSettings:
 
 
 class ElasticsearchRetriever:
-    """An index of Elasticsearch or OpenSearch; fulfils :class:`suffice.contracts.Retriever`.
+    """Search an Elasticsearch or OpenSearch index; a :class:`suffice.contracts.Retriever`.
 
     Each search is one ``_search`` with a ``multi_match`` over title and text; scores are the server's,
     by default BM25. Searches go to the same copies of the shards each time, so that equal queries
@@ -69,7 +69,7 @@ class ElasticsearchRetriever:
         self._place = f"index {index!r}"
 
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
-        """At most ``k`` passages that match any word of the query, best first."""
+        """Return at most ``k`` passages that match any word of the query, best first."""
         check_k(k)
         if not query.strip():
             return ()
@@ -130,7 +130,7 @@ _NEVER = frozenset({400, 401, 403, 404, 405, 406, *range(300, 400)})  # however 
 
 
 def _refusal(error: Exception, place: str) -> SufficeError:
-    """What to raise for an exception of a client, which has tried again as often as it may."""
+    """Return the error to raise for a client's exception, after all its retries."""
     status, info = getattr(error, "status_code", None), getattr(error, "info", None)
     answered = f"answered {status}" if isinstance(status, int) else "gave no reply"
     reason = _told(info.get("error")) if isinstance(info, dict) else ""
@@ -152,7 +152,7 @@ def _refusal(error: Exception, place: str) -> SufficeError:
 
 
 def _told(error: object) -> str:
-    """Type and reason of an error object, after those of its first cause."""
+    """Return type and reason of an error object, its first cause first."""
     if not isinstance(error, dict):
         return error if isinstance(error, str) else ""
     causes = [*(error.get("root_cause") or ())[:1], error]
@@ -160,7 +160,7 @@ def _told(error: object) -> str:
 
 
 def _value(source: Mapping[str, Any], name: str) -> object:
-    """A field's value; dots lead into objects unless the whole name is a key."""
+    """Return a field's value; dots lead into objects unless the whole name is a key."""
     if name in source:
         return source[name]
     head, dot, rest = name.partition(".")

@@ -22,12 +22,12 @@ _AGENTS = Framework(name="Haystack's agents", package="haystack-ai", tested="3.4
 
 
 class SufficeHook:
-    """A hook by which ``watch`` sees every run of an ``Agent``: ``Agent(..., hooks=hook.points)``.
+    """Let ``watch`` see every run of an ``Agent``, by ``Agent(..., hooks=hook.points)``.
 
-    A round is a step that ran tools. Where the loop is to end, the run stops before the next call of the
-    model with the exit reason ``suffice_policy`` or ``suffice_budget``, and the generator is asked without
-    tools, on the run's messages: its answer is the last message, unless a probe wrote it already. The last
-    message's ``meta["suffice"]`` says how the run ended. Haystack's token usage is without these calls.
+    A round is a step that ran tools. When the loop ends, the run stops before the next model call, with exit
+    reason ``suffice_policy`` or ``suffice_budget``. The generator is then asked without tools, on the run's
+    messages: its answer is the last message, unless a probe wrote it already. The last message's
+    ``meta["suffice"]`` says how the run ended. Haystack's token usage is without these calls.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class SufficeHook:
 
     @property
     def points(self) -> dict[str, list[SufficeHook]]:
-        """Where it stands: an agent's ``hooks``, or to be joined with others'."""
+        """Return the ``hooks`` argument of an agent, to use alone or with other hooks."""
         return {point: [self] for point in self.allowed_hook_points}
 
     # --- what Haystack calls ---------------------------------------------------------------------
@@ -77,7 +77,7 @@ class SufficeHook:
         at_once(self._heard(state, lambda: self.generator.run(**_inputs(state))))
 
     async def run_async(self, state: Any) -> None:
-        """As :meth:`run`."""
+        """Do the same as :meth:`run`, with asyncio."""
         ask: Any = getattr(self.generator, "run_async", None)
         if ask is None:
             ask = lambda **held: asyncio.to_thread(self.generator.run, **held)  # noqa: E731
@@ -100,7 +100,7 @@ class SufficeHook:
         run.end(state)
 
     def to_dict(self) -> dict[str, Any]:
-        """As Haystack's hooks are written."""
+        """Return the hook as Haystack serializes hooks."""
         if self._arguments is None or not isinstance(self.probe, bool):
             raise UsageError(
                 "a SufficeHook is written where the watch is given as its arguments, as in "
@@ -119,14 +119,14 @@ class SufficeHook:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
-        """What :meth:`to_dict` wrote; the hooks of one agent share a watch."""
+        """Read what :meth:`to_dict` returned; the hooks of one agent share a watch."""
         parts = dict(data["init_parameters"])
         point = _AGENTS.point("haystack.utils.deserialization", "deserialize_component_inplace")
         point(parts, key="generator")
         return cls(**parts)
 
     def _run(self, state: Any) -> _Run:
-        """What is known of the run, begun where it is not."""
+        """Return the state of the run; begin it if it is new."""
         run = _RUNS.get(state)
         if run is None:
             while _GONE:
@@ -137,7 +137,7 @@ class SufficeHook:
 
 
 class _Run(AgentRun):
-    """A run under way, and how much of its state was seen."""
+    """Track a run, and how much of its state was seen."""
 
     def __init__(self, watch: Watch, state: Any, **settings: Any) -> None:
         messages = state.data["messages"]
@@ -151,12 +151,12 @@ class _Run(AgentRun):
         self.ended = False
 
     def abandon(self) -> None:
-        """End a loop whose run did not come to its end."""
+        """End a loop whose run did not finish."""
         if not self.ended:
             self.loop.end(BackendError("the agent's run ended before its answer"), mend=False)
 
     def new(self, state: Any, key: str) -> tuple[list[ToolResult], list[Any] | None]:
-        """The calls since the last round, and the documents that they put into the state."""
+        """Return the calls since the last round, and the documents that they added to the state."""
         messages, self.seen = state.data["messages"][self.seen :], len(state.data["messages"])
         for message in messages:
             if message.is_from("assistant"):
@@ -178,7 +178,7 @@ class _Run(AgentRun):
         return calls, now[len(before) :] if added else now
 
     def unanswered(self, state: Any) -> bool:
-        """Whether the generator is to answer; what a probe had it write is the last message now."""
+        """Say whether the generator is to answer; a probe's reply becomes the last message."""
         loop = self.loop
         if not loop.done or state.data["exit_reason"] != f"suffice_{loop.stopped_by}":
             return False
@@ -225,7 +225,7 @@ def _watch(arguments: str) -> Watch:
 
 
 def _parsed(result: Any) -> Any:
-    """A tool's result, which Haystack makes JSON of where it is no text."""
+    """Read a tool's result, which Haystack turns into JSON if it is no text."""
     with suppress(TypeError, ValueError):
         held = json.loads(result)
         return held if isinstance(held, list | dict) else result

@@ -20,7 +20,7 @@ _KEY = "suffice"
 
 
 class SufficeMiddleware:
-    """Watches the runs of ``create_agent``, LangGraph's agent, and of deepagents.
+    """Watch the runs of ``create_agent``, LangGraph's agent, and of deepagents.
 
     A round is a message that calls tools, with their results. When the watch ends a loop, the next call of
     the model is made without tools: it answers from what it has. Every message of the model says, under
@@ -33,15 +33,15 @@ class SufficeMiddleware:
     tools
         Names of the tools that retrieve; ``None``: all do.
     probe
-        ``True``: an answer is asked for after a round where one is needed, by a call of the model without
-        tools on the same messages; at a stop that answer is the run's. Or what ``loop.observe`` takes.
+        ``True``: if a round needs an answer, the model is called without tools on the same messages; at a
+        stop that answer is the run's. Or what ``loop.observe`` takes.
     without_tools
         Makes the request that the model answers without searching; ``None``: one without tools. Of a provider
         that refuses results of tools then: ``lambda request: request.override(tool_choice="none")``.
     """
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
-        """Of a class that derives from LangChain's too."""
+        """Create an instance of a class that also derives from LangChain's."""
         base = _AGENTS.point("langchain.agents.middleware", "AgentMiddleware")
         made = cls if issubclass(cls, base) else _joined(cls, base)  # type: ignore[arg-type]
         return object.__new__(made)
@@ -63,7 +63,7 @@ class SufficeMiddleware:
         return at_once(self._wrapped(request, handler))
 
     async def awrap_model_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
-        """As :meth:`wrap_model_call`."""
+        """Do the same as :meth:`wrap_model_call`, with asyncio."""
         return await self._wrapped(request, handler)
 
     async def _wrapped(self, request: Any, handler: Callable[[Any], Any]) -> Any:
@@ -79,7 +79,7 @@ class SufficeMiddleware:
         return _stamped(run.loop, reply)
 
     def after_agent(self, state: Any, runtime: Any) -> Any:
-        """The run's end, and its answer where the watch chooses that of an earlier round."""
+        """End the run, with an earlier round's answer if the watch chooses it."""
         messages = state["messages"]
         own = next((held for held in reversed(messages) if _question_id(held)), None)
         run = None if own is None else self._runs.get(_question_id(own), runtime)
@@ -96,12 +96,12 @@ class SufficeMiddleware:
         return _chosen(run.loop, state)
 
     async def aafter_agent(self, state: Any, runtime: Any) -> Any:
-        """As :meth:`after_agent`."""
+        """Do the same as :meth:`after_agent`, with asyncio."""
         return self.after_agent(state, runtime)
 
     # --- which loop -------------------------------------------------------------------------------
     def _run(self, request: Any) -> GraphRun:
-        """That of the message which called tools last, or a new one: the state holds no loop, but its id."""
+        """Return the run of the last tool call, or a new one; the state holds its loop's id."""
         messages, runtime = request.state["messages"], request.runtime
         asked = next(
             (place for place in reversed(range(len(messages))) if _asks(messages[place])), -1
@@ -119,7 +119,7 @@ class SufficeMiddleware:
         return self._runs.get(begun, runtime) or self._runs.begin(text, runtime, begun)
 
     def _resumed(self, messages: Sequence[Any], runtime: Any, name: str) -> GraphRun:
-        """A loop whose process is gone: its rounds are taken in again, from the question on."""
+        """Rebuild a loop of an ended process from its rounds."""
         run = self._runs.begin(str(messages[0].text), runtime, name)
         places = [
             place
@@ -132,7 +132,7 @@ class SufficeMiddleware:
 
     # --- its requests -----------------------------------------------------------------------------
     def _unseen(self, request: Any) -> Any:
-        """A request without tools whose reply does not appear in the stream of the run."""
+        """Send a request without tools whose reply does not appear in the run's stream."""
         request = self._without_tools(request)
         if not hasattr(request.model, "tags"):
             return request
@@ -142,7 +142,7 @@ class SufficeMiddleware:
 
 @cache
 def _joined(cls: type, base: type) -> type:
-    """The middleware as LangChain wants it: of its base class, which is not imported before."""
+    """Return the middleware with LangChain's base class, which is imported only here."""
     return type(cls.__name__, (cls, base), {"__module__": cls.__module__, "__doc__": cls.__doc__})
 
 
@@ -151,7 +151,7 @@ def _without_tools(request: Any) -> Any:
 
 
 def _stamped(loop: Loop, reply: Any) -> Any:
-    """The reply, whose message says what became of the loop."""
+    """Return the reply with the state of the loop in its message."""
     message = reply.result[-1] if reply.result[-1].type == "ai" else reply.result[0]
     said = outcome(loop)
     last = not message.tool_calls or reply.structured_response is not None
@@ -162,7 +162,7 @@ def _stamped(loop: Loop, reply: Any) -> Any:
 
 
 def _chosen(loop: Loop, state: Any) -> dict[str, Any] | None:
-    """The state's change where the watch ended the loop and returns the answer of an earlier round."""
+    """Return the state's change if the watch ended the loop with an earlier round's answer."""
     message = state["messages"][-1]
     earlier = loop.answer_round is not None and loop.answer_round < len(loop.rounds)
     if not earlier or loop.stopped_by not in {"policy", "budget"} or message.type != "ai":
@@ -173,18 +173,18 @@ def _chosen(loop: Loop, state: Any) -> dict[str, Any] | None:
 
 
 def _last_call(messages: Sequence[Any]) -> int | None:
-    """The model's last message, if it calls tools."""
+    """Return the model's last message if it calls tools."""
     last = next((n for n in reversed(range(len(messages))) if messages[n].type == "ai"), None)
     return last if last is not None and messages[last].tool_calls else None
 
 
 def _asks(message: Any) -> bool:
-    """Whether it is a question, and no summary of the messages before."""
+    """Say whether it is a question and not a summary of earlier messages."""
     return message.type == "human" and "lc_source" not in message.additional_kwargs
 
 
 def _open_calls(messages: Sequence[Any]) -> bool:
-    """Whether the first message's calls lack a result: the run failed in its tools."""
+    """Say whether a call of the first message lacks a result because the run failed in its tools."""
     results = {message.tool_call_id for message in messages if message.type == "tool"}
     return any(call["id"] not in results for call in messages[0].tool_calls)
 
@@ -195,7 +195,7 @@ def _question_id(message: Any) -> str | None:
 
 
 def _results(run: GraphRun, messages: Sequence[Any]) -> list[ToolResult]:
-    """What the last message's calls gave, once."""
+    """Return the results of the last message's calls, each once."""
     place = _last_call(messages)
     if place is None or run.taken == messages[place].id or _question_id(messages[place]) is None:
         return []
@@ -216,7 +216,7 @@ def _results(run: GraphRun, messages: Sequence[Any]) -> list[ToolResult]:
 
 
 def _output(result: Any) -> Any:
-    """Its documents as mappings, which are read faster than pydantic's objects, else its content."""
+    """Return documents as mappings, which are read faster than pydantic objects, else the content."""
     held = result.content if result.artifact is None else result.artifact
     if not isinstance(held, list | tuple):
         return held
@@ -238,7 +238,7 @@ def _reply(message: Any) -> Reply:
 
 
 def _written(structured: Any, message: Any) -> str:
-    """The answer: text, or JSON where the agent has a response format."""
+    """Return the answer: text, or JSON if the agent has a response format."""
     if structured is None:
         return str(message.text)
     if hasattr(structured, "model_dump_json"):

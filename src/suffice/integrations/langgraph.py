@@ -19,11 +19,11 @@ _LANGGRAPH = Framework(name="LangGraph", package="langgraph", tested="1.2.22")
 
 # --- loops of runs -------------------------------------------------------------------------------
 class RunEnded(Exception):  # noqa: N818
-    """A graph's run was left before its loop ended: a failed tool, a limit, another question."""
+    """Warn that a graph's run ended before its loop: a failed tool, a limit, another question."""
 
 
 class GraphRun(AgentRun):
-    """A loop with the run of its graph, which is gone when nothing else holds it."""
+    """Hold a loop that lives as long as its graph's run."""
 
     def __init__(self, loop: Loop, run: Any, keys: Sequence[Hashable], **settings: Any) -> None:
         super().__init__(loop, **settings)
@@ -35,7 +35,7 @@ class GraphRun(AgentRun):
 
 
 class GraphRuns:
-    """The loops under way in the runs of a graph, by their keys and their questions' ids.
+    """Hold the running loops of a graph, by their keys and their questions' ids.
 
     A run that fails tells nobody. Without a thread its loop ends, as failed, when the run is gone and another
     begins; on a thread, which may be resumed, when another run begins a question there.
@@ -47,7 +47,7 @@ class GraphRuns:
         self._gone: deque[GraphRun] = deque()  # memory is freed anywhere, so no more is done there
 
     def get(self, key: Hashable, runtime: Any) -> GraphRun | None:
-        """The loop under way, which is this run's now."""
+        """Return the running loop and bind it to this run."""
         while self._gone:
             self._abandon(self._gone.popleft(), "the run ended before its answer")
         held = self._open.get(key)
@@ -56,7 +56,7 @@ class GraphRuns:
         return held
 
     def begin(self, text: str, runtime: Any, *keys: Hashable) -> GraphRun:
-        """A new loop."""
+        """Begin a loop."""
         run, run_id, thread = run_of(runtime), _info(runtime, "run_id"), _info(runtime, "thread_id")
         graph = str(_info(runtime, "checkpoint_ns") or "").rpartition("|")[0]
         for held in list(self._open.values()):
@@ -86,7 +86,7 @@ class GraphRuns:
 
 
 def run_of(runtime: Any) -> Any:
-    """What a run makes for itself and lets go of at its end."""
+    """Return an object that a run creates and drops at its end."""
     return runtime.stream_writer
 
 
@@ -96,7 +96,7 @@ def _info(runtime: Any, name: str) -> Any:
 
 # --- a graph of your own -------------------------------------------------------------------------
 class StopNode:
-    """A node behind a round of a graph of your own: takes it in, and goes to the next one or to the answer.
+    """Observe a round of your own graph, then go to the next round or to the answer.
 
     ``builder.add_node("enough", StopNode(...), destinations=("retrieve", "write"))``, with an edge from the
     round's last node to it and none from it. A state with a key ``suffice`` (a ``dict``) is told of which
@@ -117,8 +117,8 @@ class StopNode:
     go_on
         The node that begins the next round.
     stop
-        Where a loop goes that ends: the node that answers, whose function stands in :meth:`answering`, or
-        ``None``, the graph's end, where the last round's answer is the answer.
+        Where a loop goes that ends: the node that answers, with its function in :meth:`answering`. With
+        ``None`` the graph ends and the last round's answer counts.
     otherwise
         The graph's own choice, a function of the state, where the watch does not end the loop; anything but
         ``go_on`` ends it.
@@ -166,7 +166,7 @@ class StopNode:
         return self._command(goto=where, update={"suffice": outcome(loop)})
 
     def answering(self, node: Callable[[Any], Any], answer: str = "answer") -> Callable[[Any], Any]:
-        """The node that answers, a function or a coroutine function of the state.
+        """Wrap the node that answers, a function or a coroutine function of the state.
 
         The loop is told of its answer, under that key of what it returns.
         """

@@ -28,12 +28,12 @@ def watched(
     tools: Collection[str] | None = None,
     probe: bool | Probe = False,
 ) -> Any:
-    """The workflow itself, each of whose runs is from now on a question of ``watch``.
+    """Let ``watch`` see a workflow; each later run of it is a question. Return the workflow.
 
-    Of an agent or an ``AgentWorkflow`` a round is the tool calls of one message. Where the loop is to end,
-    the agent's next model call is made without tools, so that the model writes its answer from what it has;
-    where a probe wrote that answer already, it is returned without a call. ``result["suffice"]`` says how
-    the run ended. In the steps of any other workflow :func:`watched_loop` is the run's loop.
+    Of an agent or an ``AgentWorkflow`` a round is the tool calls of one message. When the loop ends, the
+    agent's next model call has no tools, so the model answers from what it has; where a probe wrote that
+    answer already, it is returned without a call. ``result["suffice"]`` says how the run ended. In the steps
+    of any other workflow :func:`watched_loop` is the run's loop.
     """
     if not isinstance(workflow, _WORKFLOWS.point("workflows", "Workflow")):
         raise UsageError(
@@ -53,7 +53,7 @@ def watched(
 
 
 def watched_loop(question: str | None = None) -> Loop:
-    """The loop of the run under way, inside a step of a watched workflow.
+    """Return the loop of the current run, inside a step of a watched workflow.
 
     The first call of a run gives the question and begins it. What the run returns, where it is a text,
     counts as the answer, unless ``loop.answered(...)`` or ``loop.observe(answer=...)`` said another.
@@ -76,7 +76,7 @@ def _become(workflow: Any, mixin: Any) -> None:
 
 
 class _WatchedRuns:
-    """Runs that are questions of a watch."""
+    """Run a workflow whose runs are questions of a watch."""
 
     suffice_settings: Mapping[str, Any]
 
@@ -95,7 +95,7 @@ class _WatchedRuns:
 
 
 class _WatchedSteps:
-    """An agent whose steps are rounds of the run they are in."""
+    """Run an agent whose steps are rounds of the current run."""
 
     async def take_step(self, ctx: Any, llm_input: Any, tools: Any, memory: Any) -> Any:
         run, take = _RUN.get(), super().take_step  # type: ignore[misc]
@@ -120,7 +120,7 @@ class _WatchedSteps:
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """A run under way, and what its steps leave for one another."""
+    """Track a run and what its steps leave for one another."""
 
     run_id: str
     watch: Watch
@@ -133,7 +133,7 @@ class _Run:
     ended: bool = False
 
     def begun(self, question: str | None) -> AgentRun:
-        """The run with its loop, begun where it is not."""
+        """Return the run with its loop; begin it if it is new."""
         if self.agent is None:
             if question is None:
                 raise UsageError("the run has no question yet; call watched_loop(question) first")
@@ -145,7 +145,7 @@ class _Run:
     async def step(
         self, agent: Any, take: _Take, ctx: Any, llm_input: Any, tools: Any, memory: Any
     ) -> Any:
-        """A model call: without tools, or none, where the loop is done."""
+        """Call the model: without tools, or not at all, after the loop ended."""
         if self.agent is None:
             self.begun(await ctx.store.get("user_msg_str", default="") or "")
         run = self.begun(None)
@@ -160,7 +160,7 @@ class _Run:
         return output
 
     async def _given(self, agent: Any, ctx: Any) -> Any:
-        """The step's output where a probe had the answer written."""
+        """Return the step's output if a probe wrote the answer."""
         events = _CORE.point("llama_index.core.agent.workflow")
         for key in _scratch(agent):
             if key != getattr(agent, "scratchpad_key", None):
@@ -172,7 +172,7 @@ class _Run:
         return self.given
 
     async def finished(self, agent: Any, own: Any, ctx: Any, results: Sequence[Any]) -> None:
-        """A round: the results of one message's calls."""
+        """Observe a round: the results of one message's calls."""
         run = self.begun(None)
         direct = [one for one in results if one.return_direct and not one.tool_output.is_error]
         self.handing_off = bool(direct) and direct[0].tool_name == "handoff"
@@ -181,7 +181,7 @@ class _Run:
         self.given = await run.astep(calls, lambda: self._draft(agent, own, ctx))
 
     async def _draft(self, agent: Any, own: Any, ctx: Any) -> Reply:
-        """What the agent would answer now, asked on a copy of what it keeps of this run."""
+        """Return the agent's answer so far, asked on a copy of its memory of this run."""
         scratch = _CORE.point("llama_index.core.agent.workflow.agent_context", "SimpleAgentContext")
         heard, memory = _Heard(scratch()), _NoMemory()
         for key in _scratch(agent):
@@ -194,7 +194,7 @@ class _Run:
         return reply if text == reply.text else replace(reply, text=text, logprobs=None)
 
     async def answered(self, output: Any, memory: Any, *, as_written: bool) -> None:
-        """The run's answer, which ends the question; a handoff's is none."""
+        """End the question with the run's answer; a handoff has none."""
         run = self.agent
         if self.handing_off or run is None:
             self.handing_off = False
@@ -210,7 +210,7 @@ class _Run:
 
     # --- the end ---------------------------------------------------------------------------------
     def over(self, task: asyncio.Future[Any]) -> None:
-        """The run is over; a question whose answer no agent gave ends here."""
+        """End the run, and a question that no agent answered."""
         run = self.agent
         if run is None or self.ended:
             return
@@ -231,7 +231,7 @@ _RUN: ContextVar[_Run | None] = ContextVar("suffice_llamaindex_run", default=Non
 
 
 def _scratch(agent: Any) -> list[str]:
-    """Where agents keep the messages of a run."""
+    """Return where agents keep the messages of a run."""
     names = ("scratchpad_key", "reasoning_key")
     return [getattr(agent, name) for name in names if hasattr(agent, name)]
 
@@ -247,7 +247,7 @@ def _result(result: Any) -> ToolResult:
 
 
 class _NoMemory:
-    """Of a draft nothing is remembered."""
+    """Remember nothing of a draft."""
 
     async def aput(self, message: Any) -> None:
         del message
@@ -256,7 +256,7 @@ class _NoMemory:
 
 
 class _Heard:
-    """An agent's context that keeps what a streamed reply tells in pieces."""
+    """Stand for an agent's context and keep the pieces of a streamed reply."""
 
     def __init__(self, ctx: Any) -> None:
         self._ctx = ctx
@@ -277,7 +277,7 @@ class _Heard:
         self._ctx.write_event_to_stream(event)
 
     def reply(self, output: Any) -> Reply:
-        """What the call brought, with what the model's client shows of it."""
+        """Return the reply with what the model's client shows of it."""
         raw = output.raw if isinstance(output.raw, Mapping) else {}
         return Reply(
             raw=output,

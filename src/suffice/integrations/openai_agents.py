@@ -28,10 +28,10 @@ def _point(name: str) -> Any:
 
 
 class SufficeRunner:
-    """Runs agents as ``agents.Runner`` does, with the same arguments, and has ``watch`` see every run.
+    """Run agents as ``agents.Runner`` does, with the same arguments; ``watch`` sees every run.
 
     A round is a turn in which tools were called. After the watch says stop, the next turn offers neither
-    tools nor handoffs, so the model answers from what it has. The result says why in its attribute
+    tools nor handoffs. So the model answers from what it has. The result says why in its attribute
     ``suffice``, and the run's trace in a custom span of that name.
 
     Parameters
@@ -42,9 +42,9 @@ class SufficeRunner:
         Names of the tools that retrieve; ``None``: all. Turns without one of them are no rounds.
     probe
         For an answer after each round, where the watch needs one: ``True`` asks the model without tools on
-        the same input, and takes that for the final answer where the run stops there; or a function of
-        your own. It counts in the record, and not in the run's usage. With an answer at hand, a run that
-        reaches ``max_turns`` ends with it, unless ``error_handlers`` say otherwise.
+        the same input; if the run stops there, this is the final answer; or a function of your own. It counts
+        in the record, and not in the run's usage. With an answer at hand, a run that reaches ``max_turns``
+        ends with it, unless ``error_handlers`` say otherwise.
     """
 
     def __init__(
@@ -54,21 +54,21 @@ class SufficeRunner:
         self._watch, self._tools, self._probe = watch, tools, probe
 
     async def run(self, agent: Any, asked: Any, **options: Any) -> Any:
-        """As ``Runner.run``."""
+        """Run as ``Runner.run``."""
         run = self._begun(asked)
         with run.ending():
             result = await self._runner.run(run.prepared(agent, options), asked, **run.options)
         return run.over_with(result)
 
     def run_sync(self, agent: Any, asked: Any, **options: Any) -> Any:
-        """As ``Runner.run_sync``."""
+        """Run as ``Runner.run_sync``."""
         run = self._begun(asked)
         with run.ending():
             result = self._runner.run_sync(run.prepared(agent, options), asked, **run.options)
         return run.over_with(result)
 
     def run_streamed(self, agent: Any, asked: Any, **options: Any) -> Any:
-        """As ``Runner.run_streamed``; the question ends where ``stream_events()`` does."""
+        """Run as ``Runner.run_streamed``; the question ends with ``stream_events()``."""
         run = self._begun(asked)
         result = self._runner.run_streamed(run.prepared(agent, options), asked, **run.options)
         events = result.stream_events
@@ -97,7 +97,7 @@ class SufficeRunner:
 
 
 class _Run(AgentRun):
-    """A run under way: what is put into the SDK, and what it says."""
+    """Track a run: what goes into the SDK, and what it says."""
 
     def __init__(self, loop: Loop, **settings: Any) -> None:
         super().__init__(loop, **settings)
@@ -109,7 +109,7 @@ class _Run(AgentRun):
 
     # --- into the SDK ----------------------------------------------------------------------------
     def prepared(self, agent: Any, options: Mapping[str, Any]) -> Any:
-        """The agent with its model watched; ``options`` of the run are changed to match."""
+        """Return the agent with its model watched; change the run's ``options`` to match."""
         config = options.get("run_config") or {}
         if isinstance(config, Mapping):
             config = _point("RunConfig")(**config)
@@ -133,7 +133,7 @@ class _Run(AgentRun):
         return agent
 
     def _watched(self, model: Any) -> Any:
-        """A model of the same kind, whose calls come by here."""
+        """Return a model of the same kind whose calls pass through this run."""
         made = copy.copy(model)
 
         async def get_response(*held: Any, **named: Any) -> Any:
@@ -166,7 +166,7 @@ class _Run(AgentRun):
         return made
 
     def _at_max_turns(self, held: Any) -> Any:
-        """The answer at hand; ``None``: the SDK raises."""
+        """Return the current answer; ``None`` lets the SDK raise."""
         if self.loop.answer is None or held.run_data.last_agent.output_type not in (None, str):
             return None
         self.error = held.error
@@ -203,7 +203,7 @@ class _Run(AgentRun):
 
     @contextmanager
     def ending(self) -> Iterator[None]:
-        """End the question where the run fails."""
+        """End the question if the run fails."""
         try:
             yield
         except BaseException as error:
@@ -222,7 +222,7 @@ class _Run(AgentRun):
         self.loop.end(error)
 
     def over_with(self, result: Any) -> Any:
-        """The result of a run that came to its end, with why."""
+        """Return the result of a finished run, with the reason."""
         self.end(result.final_output)
         result.suffice = outcome(self.loop)
         return result
@@ -234,7 +234,7 @@ def _hooks() -> type[Any]:
     custom_span = _point("custom_span")
 
     class Hooks(base):  # type: ignore[misc]
-        """Those of the watch, and after them the user's."""
+        """Call the watch's hooks, then the user's."""
 
         def __init__(self, run: _Run, own: Any) -> None:
             self.run, self.own = run, own or base()
@@ -266,7 +266,7 @@ def _hooks() -> type[Any]:
 
 
 def _question(asked: str | list[Any]) -> str:
-    """The last message of the user's."""
+    """Return the user's last message."""
     if isinstance(asked, str):
         return asked
     said: Any = next((item for item in reversed(asked) if item.get("role") == "user"), {})
@@ -282,7 +282,7 @@ def _without_tools(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _reply(response: Any, raw: Any) -> Reply:
-    """A response of the SDK's, or of the Responses API at the end of a stream."""
+    """Read a response of the SDK, or of the Responses API at the end of a stream."""
     parts = [
         part
         for item in response.output

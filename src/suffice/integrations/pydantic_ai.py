@@ -20,10 +20,10 @@ _PYDANTIC_AI = Framework(name="pydantic-ai", package="pydantic-ai-slim", tested=
 def suffice_capability(
     watch: Watch, *, tools: Collection[str] | None = None, probe: bool | Probe = False
 ) -> Any:
-    """A capability for ``Agent(capabilities=[...])``, or of one run, by which ``watch`` sees every run.
+    """Return a capability by which ``watch`` sees every run of an agent, or one run.
 
     A round is a model message that called tools. After the watch says stop, the next model request offers no
-    function tools, so the model answers from what it has, in the agent's output type. The last request and
+    function tools. So the model answers from what it has, in the agent's output type. The last request and
     the response to it say why in ``metadata["suffice"]``; the question's id is the run's.
     """
     return _capability()(watch, tools=tools, probe=probe)
@@ -35,7 +35,7 @@ def _capability() -> type[Any]:
     base: Any = [_PYDANTIC_AI.point("pydantic_ai.capabilities", name) for name in names][-1]
 
     class SufficeCapability(base):  # type: ignore[misc]
-        """The agent's own, of which each run has a copy with a loop."""
+        """Watch an agent; each run has its own copy with a loop."""
 
         run: AgentRun
         sent: list[Any]  # the messages of the request that comes next
@@ -97,13 +97,13 @@ def _capability() -> type[Any]:
 
 
 def _last_exchange(messages: Sequence[Any]) -> Sequence[Any]:
-    """The last response, and its request: a streamed run shows copies of its response."""
+    """Return the last response and its request; a streamed run shows copies of its response."""
     places = [place for place, held in enumerate(messages) if held.kind == "response"]
     return messages[max(places[-1] - 1, 0) : places[-1] + 1] if places else ()
 
 
 def _question(run: Any) -> str:
-    """What the user asked; of a run that goes on with a history, its last prompt."""
+    """Return the user's prompt; in a run with a history, the last one."""
     asked = run.prompt
     if asked is None:
         parts = [part for message in run.messages for part in message.parts]
@@ -117,7 +117,7 @@ def _question(run: Any) -> str:
 
 
 def _results(messages: Sequence[Any], final: Collection[str]) -> Iterator[ToolResult]:
-    """What the tools called last, but those of the output, gave back; a failed one nothing."""
+    """Return the results of the last tool calls, without output tools and failed calls."""
     called = next((held for held in reversed(messages) if held.kind == "response"), None)
     calls = {} if called is None else {call.tool_call_id: call for call in called.tool_calls}
     for part in messages[-1].parts if messages else ():
@@ -132,7 +132,7 @@ def _results(messages: Sequence[Any], final: Collection[str]) -> Iterator[ToolRe
 
 
 def _without_tools(request: Any) -> Any:
-    """The request with no tools but those of the output."""
+    """Return the request with only the tools of the output."""
     parameters = replace(request.model_request_parameters, function_tools=[], native_tools=[])
     settings = {
         name: value
@@ -143,7 +143,7 @@ def _without_tools(request: Any) -> Any:
 
 
 def _reply(response: Any) -> Reply:
-    """Its text, or what it gave the output's tool: the text of a single field, else JSON."""
+    """Return the text, or the output tool's argument: a single field's text, else JSON."""
     text, details = response.text or "", response.provider_details or {}
     if response.tool_calls:
         fields, details = response.tool_calls[-1].args_as_dict(), {}

@@ -28,7 +28,7 @@ REPLACED = 3
 
 
 def ray_address(text: str) -> str:
-    """An address as Ray takes it; empty: that of ``RAY_ADDRESS``, a cluster of this machine, or a new one."""
+    """Return an address for Ray; empty: ``RAY_ADDRESS``, a cluster on this machine, or a new one."""
     if text not in {"", "auto", "local"} and _host_and_port(text) is None:
         raise UsageError(
             f"a Ray cluster is HOST:PORT, ray://HOST:PORT, auto (one that runs on this machine) or local (a "
@@ -47,7 +47,7 @@ def _host_and_port(address: str) -> tuple[str, int] | None:
 
 
 class RayExecutor(Executor):
-    """Runs functions as tasks of a Ray cluster; a task whose worker dies is done again by another."""
+    """Run functions as tasks of a Ray cluster; a dead worker's task runs again on another."""
 
     def __init__(self, address: str = "") -> None:
         self._ray = require("ray", purpose="a Ray cluster", extra="ray")
@@ -64,7 +64,7 @@ class RayExecutor(Executor):
     def submit(
         self, function: Callable[..., Result], /, *arguments: Any, **named: Any
     ) -> Future[Result]:
-        """The future of a call; the function is one of a module that the workers have too."""
+        """Submit a call and return its future; the workers must be able to import the function."""
         if self._closed:
             raise RuntimeError("the executor was shut down")
         reference = self._task.remote(self._folder, function, arguments, named)
@@ -75,7 +75,7 @@ class RayExecutor(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
-        """Let go of the cluster; one that was started here ends."""
+        """Disconnect from the cluster; end one that was started here."""
         self._closed = True
         under_way = dict(self._under_way)
         for future, reference in under_way.items():
@@ -88,7 +88,7 @@ class RayExecutor(Executor):
             self._ray.shutdown()
 
     def __exit__(self, *raised: object) -> None:
-        """Let go; one who interrupts does not wait for what is under way."""
+        """Disconnect; after an interrupt, do not wait for running tasks."""
         self.shutdown(cancel_futures=raised[0] is KeyboardInterrupt)
 
     def _end(self, future: Future[Any], ended: Future[Any]) -> None:
@@ -133,7 +133,7 @@ class RayExecutor(Executor):
 def _called(
     folder: str, function: Callable[..., Any], arguments: Sequence[Any], named: Mapping[str, Any]
 ) -> Any:
-    """Call it where the command was typed, so that relative paths mean the same; paths from / always do."""
+    """Call it in the folder of the command, so that relative paths mean the same."""
     with suppress(OSError):
         os.chdir(folder)
     return function(*arguments, **named)
@@ -144,7 +144,7 @@ def _version() -> str:
 
 
 def _connect(ray: Any, address: str) -> None:
-    """Connect, or start a cluster where no address is stated anywhere and none runs here."""
+    """Connect, or start a cluster if no address is set and none runs here."""
     stated = address or os.environ.get("RAY_ADDRESS", "")
     new = {"include_dashboard": False} if stated in {"", "local"} else {}
     try:

@@ -32,9 +32,10 @@ from suffice.live.requirements import (
     has_confidence,
 )
 from suffice.live.watching import Budgets, Meter, answer_round
+from suffice.loops import LOOPS, make_pipeline
 from suffice.loops.calls import put_alone, usage_sum
 from suffice.loops.ranked import BudgetedSettings, CumulativeSettings
-from suffice.loops.steps import EVERYTHING, LOOPS, LoopSettings, RoundReads, Step, make_pipeline
+from suffice.loops.steps import EVERYTHING, LoopSettings, RoundReads, Step
 from suffice.retrieval.retrievers import IndexMaker, Retrieval, corpus_retriever
 from suffice.scoring import AnswerChoice
 from suffice.signals.asking.judge_support import JUDGE_TOKENS, judge_tokens
@@ -170,10 +171,9 @@ class Tokens:
         return cls(prompt=total("prompt"), cached=total("cached"), completion=total("completion"))
 
 
-def reads_of(policy: StopPolicy, loop: LoopSettings, *, choose: str = "latest") -> RoundReads:
+def reads_of(policy: StopPolicy, loop: LoopSettings, choice: AnswerChoice) -> RoundReads:
     """Return the parts of rounds that a policy reads before the end; replay charges them."""
-    returned = AnswerChoice.parse(choose).or_own(policy.needs.returns)
-    chooses = returned.rule != "latest"
+    chooses = choice.rule != "latest"
     of_samples = loop.majority and policy.needs.samples > 0
     return RoundReads(
         answers=chooses
@@ -210,31 +210,10 @@ Tell = Callable[[str], None]
 # --- which loop -------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskSettings:
-    """Settings of ``ask``; ``None``: as the policy needs, else the loop's default.
+    """Settings of a question; ``None``: as the policy needs, else the loop's default.
 
-    Parameters
-    ----------
-    pipeline
-        The loop's name, one of :data:`suffice.loops.steps.LOOPS`; default ``cumulative``.
-    rounds
-        The budget; ``None``: the one that the policy was made for, else the loop's.
-    samples
-        Sampled answers per round, if the policy or a vote reads them.
-    seed
-        The seed of the samples.
-    loop
-        Further settings of the loop, by field, such as ``prompt``; see its class.
-    budgets
-        Limits in addition to policy and rounds.
-    choose
-        The returned answer: ``latest``, ``majority``, ``most-confident``, ``highest:NAME`` or
-        ``lowest:NAME`` of a signal that the policy reads.
-    decline_below
-        A confidence in [0, 1]; below it no answer is returned.
-    encoder
-        For policies that compare answers with their evidence or cluster samples by meaning.
-    retrieval
-        The search settings, with their models.
+    ``budgets`` are limits in addition to policy and rounds, ``decline_below`` is a confidence in [0, 1],
+    ``choose`` the returned answer, ``loop`` further settings of the loop by field.
     """
 
     pipeline: str | None = None
@@ -262,10 +241,7 @@ class AskSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveLoop:
-    """A policy, in a loop that gives its needed inputs.
-
-    ``encoder`` serves its signals and clusters, if they need one.
-    """
+    """A policy in a loop that gives its inputs; ``encoder`` serves its signals and clusters."""
 
     policy: StopPolicy
     loop: LoopSettings
@@ -273,14 +249,17 @@ class LiveLoop:
     settings: AskSettings
     encoder: Encoder | None = None
 
+    def __post_init__(self) -> None:
+        settings = self.settings
+        check_confidence(self.policy, choose=settings.choose, decline_below=settings.decline_below)
+
     @classmethod
     def of(
         cls, chosen: ChosenPolicy, model: ChatModel, settings: AskSettings, tell: Tell
     ) -> LiveLoop:
         """Settle the settings that depend on the model; ``tell`` gets notes on them."""
-        own, asked = chosen.policy, settings.samples
-        check_confidence(own, choose=settings.choose, decline_below=settings.decline_below)
         loop, policy = _settled(chosen, model, settings, tell)
+        asked = settings.samples
         needs = policy.needs
         if asked is not None and not loop.samples:
             tell(
@@ -347,24 +326,21 @@ class LiveLoop:
     ) -> Answered:
         """Answer a question: run the loop until the policy, a budget or the passages end it.
 
-        A round gets an answer if the policy or the answer choice reads it, or with ``every_answer``.
-        Otherwise only the last round gets one, after the end. ``watched`` decides by this loop's policy;
-        ``None``: a loop without a record. ``earlier`` are messages before the question. ``follow`` gets
-        every round, ``tell`` each piece of the answer.
+        A round gets an answer if the policy or the answer choice reads it, or with ``every_answer``; else
+        only the last round gets one, after the end. ``watched`` decides by this loop's policy. ``follow``
+        gets every round, ``tell`` each piece of the answer.
         """
         if not question.strip():
             raise UsageError("the question is empty; type what you want to know")
         policy, settings = self.policy, self.settings
-        question, choose, least = whole_text(question), settings.choose, settings.decline_below
-        check_confidence(policy, choose=choose, decline_below=least)
+        question, least = whole_text(question), settings.decline_below
+        choice = AnswerChoice.parse(settings.choose).or_own(policy.needs.returns)
         live = watched or Loop.alone(policy, max_rounds=self.loop.rounds)
         meter = live.spending = Meter(self.model, settings.budgets)
-        # the model itself is asked, since a probe is no part of the answer
+        # the model itself is asked: its test call is no part of the answer
         loop = self.loop.settled(self.model)
         decisions: list[Decision] = []
-        if choose == "latest":
-            choose = policy.needs.returns
-        reads = EVERYTHING if every_answer else reads_of(policy, loop, choose=choose)
+        reads = EVERYTHING if every_answer else reads_of(policy, loop, choice)
         steps: list[Step] = []
         before: Usage | None = None
 
@@ -411,8 +387,8 @@ class LiveLoop:
         rounds, failed = _with_answer(read, steps, None if withheld else tell)
         if failed is not None:
             stopped_by, reason = "error", str(failed)
-        choice, view = AnswerChoice.parse(choose), LoopView(question, rounds)
-        chosen = answer_round(choice, view, decisions[: len(rounds)], live.signals) or len(rounds)
+        view, told = LoopView(question, rounds), tuple(decisions[: len(rounds)])
+        chosen = answer_round(choice, view, told, live.signals) or len(rounds)
         declined = declines(decisions[chosen - 1])
         said = DECLINED if declined else rounds[chosen - 1].answer_text
         answer_set = None
@@ -424,7 +400,7 @@ class LiveLoop:
         return Answered(
             answer=said,
             rounds=rounds,
-            decisions=tuple(decisions[: len(rounds)]),
+            decisions=told,
             stopped_by=stopped_by,
             reason=reason,
             answer_round=chosen,
@@ -491,43 +467,7 @@ def ask(
     policy: StopPolicy | str | Path | None = None,
     settings: AskSettings | None = None,
 ) -> Answered:
-    """Answer a question over passages or a retriever, and stop by the policy.
-
-    The policy sets the loop: its samples and clusters, its passage filter, its judge, its budget.
-    ``suffice ask`` runs the same loop. The answer's ``notes`` say, for example, how this loop differs from
-    the one of a promise.
-
-    Parameters
-    ----------
-    question
-        The question.
-    passages
-        Passages to search by the settings' ``retrieval``; or a retriever, whose passages must then carry the
-        scores that the policy reads.
-    model
-        The model that answers.
-    policy
-        A policy, a policy file, ``fixed-K``, the name of a method that needs no fitting, or a rule's text.
-        ``None``: the default rule.
-    settings
-        Further settings; ``None``: as the policy needs.
-
-    Raises
-    ------
-    UsageError
-        Before any model call: for a policy that must be fitted first, or that needs inputs that this loop
-        does not give, with a way out.
-    BackendError, DataError
-        If model, retriever or encoder raise them.
-
-    Examples
-    --------
-    >>> from suffice.testing.models import ScriptedModel
-    >>> shelf = [Passage(id="a", title="Oslo", text="Oslo is the capital of Norway.")]
-    >>> model = ScriptedModel(["Answer: Oslo"])
-    >>> ask("What is the capital of Norway?", shelf, model, policy="fixed-1").answer
-    'Oslo'
-    """
+    """Answer a question; see :func:`suffice.ask`. The answer's ``notes`` hold what the user must know."""
     settings = AskSettings() if settings is None else settings
     notes: list[str] = []
     chosen = choose_policy(policy, pipeline=settings.pipeline)

@@ -12,7 +12,7 @@ from typing import Any, cast
 from suffice.contracts import Decision, StopPolicy
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.live.loop import Loop
-from suffice.live.watching import LiveSettings, Watching, hash_of
+from suffice.live.watching import Watching, hash_of
 from suffice.policies.policy_file import PolicyFile, check_version, pack_policy, unpack_policy
 from suffice.stats.fields import Fields
 from suffice.trace.rounds.records import LoopView, Question, Round, as_document, round_of_document
@@ -61,11 +61,10 @@ class Controller:
     def __init__(
         self, policy: StopPolicy | PolicyFile | str | Path, *, max_rounds: int | None = None
     ) -> None:
-        settings = LiveSettings.of(policy, max_rounds=max_rounds)
-        self._of(Watching(settings=settings))
+        self._of(Watching.of(policy, max_rounds=max_rounds, raises=True))
 
     def _of(self, watching: Watching) -> None:
-        self._watching, self._settings = watching, watching.settings
+        self._watching = watching
         self._begun: _Start | None = None
         self._busy = False
         self._mark = object()
@@ -79,12 +78,12 @@ class Controller:
     @property
     def policy(self) -> StopPolicy:
         """The policy that decides."""
-        return cast("StopPolicy", self._settings.policy)
+        return cast("StopPolicy", self._watching.policy)
 
     @property
     def max_rounds(self) -> int | None:
         """The budget in rounds; ``None``: no budget."""
-        return self._settings.max_rounds
+        return self._watching.max_rounds
 
     def copy(self) -> Controller:
         """Return a fresh controller with the same policy and budget, for another question."""

@@ -1,4 +1,4 @@
-"""One question of a loop that is somebody else's: its rounds, what is decided, its answer and its end."""
+"""One question of a user's loop: its rounds, decisions, answer and end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 from suffice.concurrency import at_once, settled
 from suffice.contracts import Action, Decision, StopPolicy, whole_text
 from suffice.errors import DataError, SufficeWarning, UsageError
-from suffice.live.watching import LiveSettings, Spending, Watching, answer_round
+from suffice.live.watching import Spending, Watching, answer_round
 from suffice.policies.policy_file import PolicyFile
 from suffice.signals.signal_table import (
     GrowingRecord,
@@ -25,13 +25,13 @@ from suffice.signals.signal_table import (
     policy_lacks,
 )
 from suffice.trace.rounds.records import (
+    SCORE,
     Draft,
     Gold,
     LoopView,
     Question,
     Round,
     StoppedBy,
-    score_of,
     with_draft,
     without_answer,
 )
@@ -44,24 +44,23 @@ _UNASKED = Decision(action=Action.CONTINUE, reason="no policy decides", values={
 
 
 class Loop:
-    """One watched question. Made by :meth:`Watch.question`; used by one thread or task at a time.
+    """One watched question, made by :meth:`Watch.question`; used by one thread or task at a time.
 
     It begins where ``with`` enters it and ends with the block. An exception in the block after a round with
-    an answer ends the loop with that answer, ``stopped_by`` and ``error``; a warning names it. Before, it
-    is raised; so are interrupts and wrong uses of Suffice always.
+    an answer ends the loop with that answer, ``stopped_by`` and ``error``; a warning names it. Without an
+    answer the exception is raised; so are interrupts and wrong uses of Suffice always.
     """
 
     def __init__(
         self, watch: Watching, question: Question, gold: Gold | None = None, *, named: bool = False
     ) -> None:
         self._watch = watch
-        self._settings = settings = watch.settings
-        self.policy: StopPolicy | None = settings.policy
-        self.policy_hash: str | None = settings.policy_hash
-        """What decides, and as a record names it; ``None``: nothing does."""
+        self.policy: StopPolicy | None = watch.policy
+        self.policy_hash: str | None = watch.policy_hash
+        """The policy's name in the record."""
         self._gold = Gold() if gold is None else gold
         self._named = named
-        specs = () if settings.policy is None else settings.policy.specs
+        specs = () if watch.policy is None else watch.policy.specs
         self._growing = GrowingRecord(LoopView(question.text, ()), specs)
         self._signals: dict[str, list[float]] = {spec.name: [] for spec in specs}
         self.told: Decision | None = None  # last: the policy's decision as mode and budgets have it
@@ -76,10 +75,10 @@ class Loop:
         self._last: Round | None = None
         self._ticked = self._took = 0.0
         self.spending: Spending | None = None  # whoever counts what the question costs
-        if settings.budgets is not None:
-            self.spending = Spending(settings.budgets)
+        if watch.budgets is not None:
+            self.spending = Spending(watch.budgets)
         self.error: Exception | None = None  # what a later round failed with; None: nothing
-        self.explored: bool = settings.mode == "live" and watch.explores(question.id)
+        self.explored: bool = watch.mode == "live" and watch.explores(question.id)
         """Whether it runs to the full budget although the policy is live."""
 
     @classmethod
@@ -90,13 +89,13 @@ class Loop:
         max_rounds: int | None = None,
         question: Question | None = None,
     ) -> Loop:
-        """A question that is under way, without a watch and a record."""
-        settings = LiveSettings.of(policy, max_rounds=max_rounds, raises=True)
-        return cls(Watching(settings=settings), question or Question(id="", text="")).begin()
+        """Begin a question without a watch and a record."""
+        watching = Watching.of(policy, max_rounds=max_rounds, raises=True)
+        return cls(watching, question or Question(id="", text="")).begin()
 
     @property
     def question(self) -> str:
-        """What was asked."""
+        """The question's text."""
         return self._asked.text
 
     @property
@@ -106,46 +105,46 @@ class Loop:
 
     @property
     def signals(self) -> Mapping[str, Sequence[float]]:
-        """What the policy read in its rounds, by the signal's name; NaN: undefined."""
+        """The policy's signals in its rounds, by name; NaN: undefined."""
         return self._signals
 
     @property
     def rounds(self) -> tuple[Round, ...]:
-        """As observed."""
+        """The rounds as observed."""
         rounds = self._growing.view.rounds
         return rounds if self._last is None else (*rounds[:-1], self._last)
 
     @property
     def view(self) -> LoopView:
-        """What a probe is asked with."""
+        """The view that a probe gets."""
         return LoopView(self.question, self.rounds)
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
-        """The policy's after each round, whatever the mode made of them."""
+        """The policy's decision after each round, before mode and budgets change it."""
         return tuple(self._decisions)
 
     @property
     def would_stop(self) -> int | None:
-        """The round after which the policy said stop first; ``None``: in none so far."""
+        """The first round after which the policy said stop; ``None``: none so far."""
         numbered = enumerate(self._decisions, start=1)
         return next((number for number, decision in numbered if decision.stop), None)
 
     @property
     def done(self) -> bool:
-        """Whether the loop is to end: no further round is wanted."""
+        """Whether the loop should end."""
         return self.stopped_by is not None or self._phase == "over"
 
     @property
     def answer(self) -> str | None:
-        """What is returned, by the watch's choice; ``None``: no round was asked for an answer."""
+        """The returned answer, by the watch's choice; ``None``: no round has an answer."""
         number = self.answer_round
         return None if number is None else self.rounds[number - 1].answer
 
     @property
     def answer_round(self) -> int | None:
-        """The round, from 1, whose answer is returned, see :func:`answer_round`."""
-        return answer_round(self._settings.choice, self.view, self._decisions, self._signals)
+        """The round, from 1, of the returned answer."""
+        return answer_round(self._watch.choice, self.view, self._decisions, self._signals)
 
     def observe(
         self,
@@ -160,37 +159,34 @@ class Loop:
         Parameters
         ----------
         finished
-            The round, where the caller makes it; else it is made of what the loop has:
-        passages
-            What the round's search brought, as any framework gives it; found again, they are kept as such.
-        answer
-            What would be returned if the loop ended here; left out: the loop was not asked.
-        logprobs, tokens
-            Of the answer, in OpenAI's, LangChain's or llama.cpp's shape.
-        usage
-            What the round's calls cost, as they report it; several in a list.
-        answer_usage
-            The part of it that was spent on the answer alone; left out where the answer's call is all of it.
-        samples, response, query, action, signals, and other columns of a round
-            As in :class:`Round`; ``signals={"error": 3}`` are values of the caller's own.
+            The round, if the caller makes it; else it is made from ``held``.
         score
-            Of what would be returned, in [0, 1]: kept for ``--metric score``, never seen by the policy.
+            The score of the answer that the loop would return now, in [0, 1]: kept for ``--metric score``,
+            never seen by the policy.
         probe
-            Asked for an answer where none was given and something needs one: in every round while recording
-            to the full budget, live where the policy reads answers, and at a stop. One that fails is counted
-            and warned of, once.
+            Asked for an answer if the round has none and something needs one: in every round while recording
+            to the full budget, live if the policy reads answers, and at a stop. A failing probe is counted,
+            and warned of once.
+        **held
+            The parts of the round. ``passages``: what the round's search found, as any framework gives it;
+            passages of earlier rounds are marked as found again. ``answer``: the answer that the loop would
+            return now; left out: the loop was not asked. ``logprobs`` or ``tokens``: of the answer, as
+            OpenAI, LangChain or llama.cpp report them. ``usage``: the usage of the round's calls as
+            reported, several in a list. ``answer_usage``: the answer's part of it; left out if the answer's
+            call is all of it. ``samples``, ``response``, ``query``, ``action``, ``signals`` and other
+            columns: as in :class:`Round`; ``signals={"error": 3}`` are values of your own.
 
         Returns
         -------
         Decision
-            What the loop is to do: in shadow, and where the question explores, it never stops for the policy.
+            Whether the loop stops; in shadow, and if the question explores, it never stops for the policy.
 
         Raises
         ------
         UsageError
             Outside the ``with`` block.
         DataError
-            For a value of another shape, naming it.
+            For a value of another shape, with its name.
         """
         return at_once(self._observed(finished, score, probe, held, waits=False))
 
@@ -202,7 +198,7 @@ class Loop:
         probe: Probe | None = None,
         **held: Any,
     ) -> Decision:
-        """As :meth:`observe`, with a probe that may be a coroutine function."""
+        """Take in a round as :meth:`observe`, with a probe that may be a coroutine function."""
         return await self._observed(finished, score, probe, held, waits=True)
 
     async def _observed(
@@ -214,7 +210,7 @@ class Loop:
         *,
         waits: bool,
     ) -> Decision:
-        asked, score = self._round(finished, held), None if score is None else score_of(score)
+        asked, score = self._round(finished, held), None if score is None else SCORE(score, "score")
         if self.done:
             return self._after_the_end(asked, score)
         if probe is not None and self._wants_draft(asked):
@@ -222,16 +218,16 @@ class Loop:
             self._ticked = time.perf_counter()
             if draft is not None:  # a policy that reads answers would have asked for it anyway
                 asked = with_draft(asked, draft, probed=not self._stops)
-        decision = self._take(asked, score)
+        decision = self.follow(asked, score)
         if probe is not None and self.done and self.rounds[-1].answer is None:
             self._replace_last(await self._ask(probe, None, waits=waits))
         return decision
 
     def answered(self, answer: str, **held: Any) -> None:
-        """What the loop answered at its end, from the rounds observed: the answer of the last of them.
+        """Set the answer of the last round, for loops that answer once at their end.
 
-        For loops that answer once. Takes what ``observe`` takes of an answer: ``logprobs``, ``samples``,
-        ``response``, ``verbalized_confidence``, ``usage`` (of the answer alone).
+        It takes the parts of an answer that ``observe`` takes: ``logprobs``, ``samples``, ``response``,
+        ``verbalized_confidence``, ``usage`` (of the answer alone).
 
         Raises
         ------
@@ -251,17 +247,14 @@ class Loop:
         self._replace_last(draft_of(answer, held))
 
     def concluded(self, last: Round | None, stopped_by: StoppedBy, reason: str) -> None:
-        """How a loop of this package ended; ``last`` is its last round then.
-
-        ``None``: that is as it was observed.
-        """
+        """Set the end of a built-in loop; ``last`` replaces its last round, ``None`` keeps it."""
         self._check_open()
         self._last = last
         if self.stopped_by is None:
             self.stopped_by, self.reason = stopped_by, reason
 
     def stop(self, reason: str = "") -> None:
-        """End the loop for a reason of the caller's own: ``stopped_by`` is ``user``."""
+        """End the loop for a reason of your own: ``stopped_by`` is ``user``."""
         self._check_open()
         if not self.done:
             self.stopped_by, self.reason = "user", reason or "the caller ended it"
@@ -281,12 +274,12 @@ class Loop:
         self._took, self._ticked = now - self._ticked, now
         return finished
 
-    def _take(self, asked: Round, score: float | None) -> Decision:
-        """Decide, record, and say what the loop is to do."""
+    def follow(self, asked: Round, score: float | None = None) -> Decision:
+        """Take in a round, decide and record; a policy that fails leaves the round out if it ``raises``."""
         try:
             said = self._decide(asked)
         except Exception as error:
-            if self._settings.raises or isinstance(error, UsageError):
+            if self._watch.raises or isinstance(error, UsageError):
                 raise
             why = f"the policy could not decide: {type(error).__name__}: {error}"
             self._watch.count("failed_decisions")
@@ -300,13 +293,9 @@ class Loop:
         self._record(asked, score)
         return decision
 
-    def follow(self, finished: Round) -> Decision:
-        """Take in a round and decide, without a record; what cannot be decided about is not taken in."""
-        return self._settle(self._decide(finished), finished)
-
     def follow_all(self, rounds: Sequence[Round]) -> Decision:
-        """Take in all rounds of a question at once; of the earlier ones no reasons are made."""
-        policy = cast("StopPolicy", self._settings.policy)
+        """Take in all rounds of a question at once; only the last decision has a reason."""
+        policy = cast("StopPolicy", self._watch.policy)
         view = LoopView(self.question, tuple(rounds))
         table = SignalTable.of_view(view, policy.specs, self.question_id)
         *self._decisions, last = decisions(policy, table)
@@ -315,15 +304,15 @@ class Loop:
         return self._settle(last, rounds[-1])
 
     def _decide(self, finished: Round) -> Decision:
-        """What the policy says; where it fails, the round was not taken in."""
-        before, policy = self._growing.view, self._settings.policy
+        """Return the policy's decision; if it fails, take the round back."""
+        before, policy = self._growing.view, self._watch.policy
         try:
             for name, value in self._growing.observe(finished).items():
                 self._signals[name].append(value)
             if policy is None:
                 return _UNASKED
             view = self._growing.view
-            if len(view.rounds) == 1 != self._settings.max_rounds:  # a budget of 1 decides alone
+            if len(view.rounds) == 1 != self._watch.max_rounds:  # a budget of 1 decides alone
                 self._check_inputs(policy, view)
             return decide(policy, SignalTable.of_loop(view, self._signals, self.question_id))
         except BaseException:
@@ -333,7 +322,7 @@ class Loop:
             raise
 
     def _check_inputs(self, policy: StopPolicy, view: LoopView) -> None:
-        """Say in the first round which signals this loop does not give; silence would cost its budget."""
+        """Warn in the first round of signals that this loop does not give."""
         seen = self._watch.lacking
         undefined = [
             spec
@@ -347,7 +336,7 @@ class Loop:
             warnings.warn(said, SufficeWarning, stacklevel=5)
 
     def _settle(self, said: Decision, asked: Round) -> Decision:
-        """Keep the policy's decision; return it as the mode and the budgets have it."""
+        """Keep the policy's decision; return it as mode and budgets change it."""
         self._decisions.append(said)
         if self.spending is not None:
             self.spending.add_round(asked.usage)
@@ -358,19 +347,19 @@ class Loop:
         return decision
 
     def _effective(self, decision: Decision) -> Decision:
-        watch, settings, number = self._watch, self._settings, len(self._growing.view.rounds)
-        if settings.max_rounds is None and number - 1 == settings.full_budget:
+        watch, number = self._watch, len(self._growing.view.rounds)
+        if watch.max_rounds is None and number - 1 == watch.full_budget:
             watch.warn(
                 "past",
-                f"a loop in shadow goes past round {settings.full_budget}, the full budget by the policy "
-                f"file, and nothing ends it; to end it there, give max_rounds={settings.full_budget}",
+                f"a loop goes past round {watch.full_budget}, the full budget of the policy file, and "
+                f"in shadow nothing ends it; type Watch(..., max_rounds={watch.full_budget}) to end it there",
             )
-        if settings.max_rounds is not None and number >= settings.max_rounds:
+        if watch.max_rounds is not None and number >= watch.max_rounds:
             self._full = not decision.stop or not self._stops
             if self._full:
-                return _budget(decision, f"the budget of {settings.max_rounds} rounds is spent")
+                return _budget(decision, f"the budget of {watch.max_rounds} rounds is spent")
         elif decision.stop and not self._stops:
-            why = "in shadow" if settings.mode == "shadow" else "exploring"
+            why = "in shadow" if watch.mode == "shadow" else "exploring"
             decision = replace(
                 decision,
                 action=Action.CONTINUE,
@@ -389,10 +378,10 @@ class Loop:
     @property
     def _stops(self) -> bool:
         """Whether the policy's stop ends the loop."""
-        return self._settings.mode == "live" and not self.explored
+        return self._watch.mode == "live" and not self.explored
 
     def _after_the_end(self, asked: Round, score: float | None) -> Decision:
-        """Record what the loop did all the same; what ended it stays what it was."""
+        """Record a round after the end, which stays as it was."""
         self._watch.warn(
             "after",
             f"a loop that was told to end ({self.reason}) went on, and its further rounds are recorded. End "
@@ -401,17 +390,17 @@ class Loop:
         ended = self.stopped_by, self.reason, self._full
         self._growing.see(self.view)
         self._last = None
-        decision = self._take(asked, score)
+        decision = self.follow(asked, score)
         self.stopped_by, self.reason, self._full = ended
         by = self.stopped_by if self.stopped_by in ("policy", "budget") else None
         return replace(decision, action=Action.STOP, reason=self.reason, stopped_by=by)
 
     # --- answers asked for -----------------------------------------------------------------------
     def _wants_draft(self, asked: Round) -> bool:
-        policy, records = self._settings.policy, self._watch.writer is not None
+        policy, records = self.policy, self._watch.writer is not None
         return asked.answer is None and (
             (records and not self._stops)
-            or self._settings.choice.rule != "latest"
+            or self._watch.choice.rule != "latest"
             or (policy is not None and policy.needs.answers)
         )
 
@@ -433,7 +422,7 @@ class Loop:
         raise UsageError("the probe is a coroutine function; await loop.aobserve(..., probe=...)")
 
     def _replace_last(self, draft: Draft | None) -> None:
-        """The last round with an answer of its own."""
+        """Set the answer of the last round."""
         if draft is None:
             return
         last = self.rounds[-1]
@@ -458,7 +447,7 @@ class Loop:
             began = Begun(
                 question=self._asked if veiled is None else veiled.question,
                 gold=self._gold if veiled is None else veiled.gold,
-                propensity=self._settings.explore or None,
+                propensity=self._watch.explore or None,
                 policy_hash=self.policy_hash,
                 explored=self.explored,
             )
@@ -467,12 +456,12 @@ class Loop:
             asked if veiled is None else veiled.round(self.view),
             began=began,
             took_s=self._took,
-            stop=None if self._settings.policy is None else self.would_stop is not None,
+            stop=None if self._watch.policy is None else self.would_stop is not None,
             score=score,
         )
 
     def restate(self, question: str) -> None:
-        """Take another text for the question's, before its first round; that is what is recorded."""
+        """Change the question's text before its first round; the record keeps the new text."""
         if self.rounds:
             raise UsageError("a question has its text before its first round")
         self._ask_for(replace(self._asked, text=whole_text(question)))
@@ -483,12 +472,12 @@ class Loop:
         self._veiled = None if privacy is None else privacy.question(question, self._gold)
 
     def begin(self) -> Loop:
-        """Enter the question, where a ``with`` block cannot stand; its id in the record is settled here.
+        """Enter the question without a ``with`` block; this settles its id in the record.
 
         Raises
         ------
         UsageError
-            When it was entered before.
+            If it was entered before.
         """
         if self._phase != "new":
             raise UsageError("a question is entered once; ask watch.question(...) for another")
@@ -504,9 +493,9 @@ class Loop:
         return self
 
     def end(self, error: BaseException | None = None, *, mend: bool = True) -> bool:
-        """Leave it; whether ``error`` is mended by an answer of an earlier round, if the caller can.
+        """Leave the question; return whether an earlier answer replaces ``error``, if ``mend`` allows it.
 
-        On return a kill loses nothing of the question, unless it cannot be written, which is warned of.
+        On return a kill loses nothing of the question; a warning says if it cannot be written.
         """
         self._leave(error)
         mended = (
@@ -577,7 +566,7 @@ def _budget(decision: Decision, why: str) -> Decision:
 
 
 def _draft_of(given: Any, begun: float) -> Draft:
-    """What a probe gave, with its seconds; refused where no round can hold it."""
+    """Return a probe's answer with its seconds; refuse one that no round can hold."""
     draft = Draft(given) if isinstance(given, str) else given
     if not isinstance(draft, Draft):
         raise DataError(f"it gave {given!r:.60}, and a suffice.Draft or a text was wanted")

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import re
 import secrets
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
@@ -119,7 +120,7 @@ class Veiled:
 
     def __init__(self, privacy: Privacy, question: Question, gold: Gold) -> None:
         self._privacy = privacy
-        self._numbers: dict[tuple[_Kind, str], int] = {}
+        self._numbers: dict[_Kind, dict[str, int]] = defaultdict(dict)
         self._record = GrowingRecord(LoopView("", ()), computed_signals())
         hashes = privacy.texts == "hashes"
         text = privacy.hashed(question.text) if hashes else f"question {question.id}"
@@ -159,8 +160,8 @@ class Veiled:
     def _name(self, kind: _Kind, text: str) -> str:
         if self._privacy.texts == "hashes":
             return self._privacy.hashed(text)
-        of_kind = sum(1 for known, _ in self._numbers if known == kind)
-        return f"{kind}{self._numbers.setdefault((kind, text), of_kind + 1)}"
+        numbers = self._numbers[kind]
+        return f"{kind}{numbers.setdefault(text, len(numbers) + 1)}"
 
     @staticmethod
     def _of(name: Callable[[str], str | None], text: str | None) -> str | None:

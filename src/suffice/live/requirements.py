@@ -11,8 +11,8 @@ import numpy as np
 
 from suffice.contracts import Certainty, Clusters, ConfidentPolicy, Encoder, StopPolicy
 from suffice.errors import UsageError, did_you_mean
+from suffice.loops import LOOPS, LoopSettings
 from suffice.loops.prompts import asks_rating
-from suffice.loops.steps import LOOPS, LoopSettings
 from suffice.policies.policy_file import load_policy, names_policy_file
 from suffice.policies.registry import method_and_preset, nameable_methods, unfitted_policy
 from suffice.policies.rules.policy import Rule, rule_needs

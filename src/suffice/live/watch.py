@@ -7,7 +7,7 @@ import uuid
 import warnings
 import weakref
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -17,13 +17,13 @@ from suffice.errors import SufficeWarning, UsageError
 from suffice.live.loop import OWN_ID, Loop
 from suffice.live.privacy import Privacy, Texts, without_secrets
 from suffice.live.requirements import has_confidence
-from suffice.live.watching import Budgets, LiveSettings, Mode, Watching, ended
+from suffice.live.watching import Budgets, Mode, Watching, ended
 from suffice.options import settings_of
 from suffice.policies.policy_file import PolicyFile, policy_hash
 from suffice.scoring import AnswerChoice
 from suffice.trace.engines import as_place
 from suffice.trace.loop_record import LoopRecord
-from suffice.trace.rounds.records import LEAST_PROPENSITY, Gold, Question
+from suffice.trace.rounds.records import PROPENSITY, Gold, Question
 from suffice.trace.store import store_place
 
 
@@ -60,7 +60,9 @@ class Watch:
         In ``live``, the share of questions, in [0, 1), that run to the full budget in spite of the policy,
         drawn by the question's id. These questions keep measuring the loss of stopping.
     max_rounds
-        The full budget; it ends a loop in every mode. ``None``: in ``live`` the policy file's, else none.
+        The full budget; it ends a loop in every mode. ``None``: in ``live`` the policy file's. In ``shadow``
+        the file's budget ends no loop; a loop that goes past it raises one warning. Give ``max_rounds`` too
+        if it should end loops there.
     budgets
         Further limits. They end a loop in every mode.
     answer
@@ -113,7 +115,7 @@ class Watch:
         if mode not in get_args(Mode):
             raise UsageError(f"no mode {mode!r}; allowed: {', '.join(get_args(Mode))}")
         share: Any = explore
-        if isinstance(share, str) or not (share == 0.0 or LEAST_PROPENSITY <= share < 1.0):
+        if isinstance(share, str) or not (share == 0.0 or PROPENSITY.least <= share < 1.0):
             raise UsageError(
                 f"explore must be 0, or from 0.000001 to below 1, found {explore!r}; with 1 "
                 'nothing would stop: write mode="shadow"'
@@ -122,14 +124,14 @@ class Watch:
             raise UsageError(
                 'in shadow every question runs to the full budget; give explore with mode="live" only'
             )
-        settings = LiveSettings.of(
+        self._watching = watching = Watching.of(
             policy,
             max_rounds=max_rounds,
             mode=mode,
             explore=explore,
             budgets=settings_of(Budgets, budgets),
         )
-        policy, full_budget = settings.policy, settings.full_budget
+        policy, full_budget = watching.policy, watching.full_budget
         if policy is None and mode == "live":
             raise UsageError('without a policy nothing stops a loop; give one, or mode="shadow"')
         if policy is not None and not callable(getattr(policy, "fires", None)):
@@ -154,12 +156,9 @@ class Watch:
                 "by a signal of yours: answer='highest:NAME'"
             )
         place = None if record is None else store_place(record)
-        self._watching = watching = Watching(
-            settings=replace(
-                settings, choice=choice, policy_hash=None if policy is None else policy_hash(policy)
-            ),
-            privacy=Privacy.of(texts, None if record is None else as_place(record)),
-        )
+        watching.choice = choice
+        watching.policy_hash = None if policy is None else policy_hash(policy)
+        watching.privacy = Privacy.of(texts, None if record is None else as_place(record))
         if place is not None:
             document = self._document(answer, run or {})
             watching.writer = LoopRecord(place, document, durable=durable)
@@ -168,21 +167,21 @@ class Watch:
     @property
     def policy(self) -> StopPolicy | None:
         """The policy that decides; ``None``: the watch only records."""
-        return self._watching.settings.policy
+        return self._watching.policy
 
     def _document(self, answer: str, run: Mapping[str, Any]) -> Mapping[str, Any]:
-        settings = self._watching.settings
+        watching, privacy = self._watching, self._watching.privacy
         watched: dict[str, Any] = {
-            "mode": settings.mode,
-            "explore": settings.explore,
+            "mode": watching.mode,
+            "explore": watching.explore,
             "answer": answer,
-            "policy_hash": settings.policy_hash,
+            "policy_hash": watching.policy_hash,
         }
-        if self._watching.privacy is not None:
-            watched["texts"] = self._watching.privacy.texts
-        document = {"watch": watched, "rounds": settings.full_budget, "version": VERSION}
+        if privacy is not None:
+            watched["texts"] = privacy.texts
+        document = {"watch": watched, "rounds": watching.full_budget, "version": VERSION}
         try:
-            document |= run if self._watching.privacy is None else without_secrets(run)
+            document |= run if privacy is None else without_secrets(run)
             json.dumps(document, ensure_ascii=False).encode()
         except (TypeError, ValueError) as error:
             raise UsageError(
@@ -216,7 +215,7 @@ class Watch:
         Raises
         ------
         UsageError
-            If a question with that id is running.
+            If a question with that id is running, or for an empty id.
         DataError
             If the id, the question or a gold answer is no text.
         """

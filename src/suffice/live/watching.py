@@ -18,9 +18,9 @@ from suffice.concurrency import may_be_cut
 from suffice.contracts import ChatModel, Decision, Generation, GenerationRequest, StopPolicy
 from suffice.errors import SufficeWarning, UsageError
 from suffice.policies.policy_file import PolicyFile, load_policy, names_policy_file, policy_hash
-from suffice.scoring import AnswerChoice, answer_form
+from suffice.scoring import AnswerChoice
 from suffice.signals.known_signals import resolve
-from suffice.signals.signal_table import SignalTable
+from suffice.signals.signal_table import GrowingRecord, SignalTable, answer_votes
 from suffice.trace.rounds.records import LoopView, Usage
 from suffice.trace.values import MOST_INT16, whole
 
@@ -40,11 +40,12 @@ def hash_of(policy: StopPolicy | None) -> str | None:
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveSettings:
-    """Settings of live decisions; ``max_rounds`` ends loops, ``full_budget`` is the known full budget.
+@dataclass(slots=True, weakref_slot=True, eq=False, kw_only=True)
+class Watching:
+    """The settings, record, counts and warnings that all loops of a watch share.
 
-    ``raises``: a policy that fails is an error of the loop, rather than counted and warned of.
+    ``max_rounds`` ends loops, ``full_budget`` is the known full budget. ``raises``: a policy that fails is an
+    error of the loop, rather than counted and warned of.
     """
 
     policy: StopPolicy | None = None
@@ -55,7 +56,14 @@ class LiveSettings:
     full_budget: int | None = None
     raises: bool = False
     budgets: Budgets | None = None
-    choice: AnswerChoice = field(default_factory=lambda: AnswerChoice.parse("latest"))
+    choice: AnswerChoice = field(default_factory=AnswerChoice)
+    writer: LoopRecord | None = None
+    privacy: Privacy | None = None
+    under_way: set[str] = field(default_factory=set)
+    counts: dict[str, int] = field(default_factory=dict)
+    said: set[str] = field(default_factory=set)
+    lacking: set[str] = field(default_factory=set)  # signals checked for missing inputs
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
     def of(
@@ -65,8 +73,8 @@ class LiveSettings:
         max_rounds: int | None = None,
         mode: Mode = "live",
         **further: Any,
-    ) -> LiveSettings:
-        """Return the settings for a policy in any form; in ``live`` a file's budget is the default."""
+    ) -> Watching:
+        """Watch for a policy in any form; in ``live`` a file's budget is the default."""
         if isinstance(max_rounds, int) and max_rounds < 1:
             raise UsageError(f"max_rounds must be at least 1, found {max_rounds}")
         if max_rounds is not None:
@@ -90,24 +98,10 @@ class LiveSettings:
             **further,
         )
 
-
-@dataclass(slots=True, weakref_slot=True, eq=False, kw_only=True)
-class Watching:
-    """Shared state of a watch's loops: settings, record, counts and warnings."""
-
-    settings: LiveSettings
-    writer: LoopRecord | None = None
-    privacy: Privacy | None = None
-    under_way: set[str] = field(default_factory=set)
-    counts: dict[str, int] = field(default_factory=dict)
-    said: set[str] = field(default_factory=set)
-    lacking: set[str] = field(default_factory=set)  # signals checked for missing inputs
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
     def explores(self, name: str) -> bool:
         """Whether a question runs to the full budget, drawn by its id, once."""
         drawn = hashlib.sha256(f"42:explore:{name}".encode(errors="surrogatepass"))
-        return int.from_bytes(drawn.digest()[:8], "big") / 2**64 < self.settings.explore
+        return int.from_bytes(drawn.digest()[:8], "big") / 2**64 < self.explore
 
     def count(self, what: str, number: int = 1) -> None:
         """Add to one of the watch's counts."""
@@ -159,30 +153,24 @@ def answer_round(
     It is the round with the best value among those with an answer; of equal ones the latest or the first.
     Without any value it is the latest.
     """
-    from suffice.stats.series import occurrences, running_best
+    from suffice.stats.series import running_best
 
     there = [number for number, held in enumerate(view.rounds, start=1) if held.answer is not None]
     if choice.rule == "latest" or not there:
         return there[-1] if there else None
 
-    def read(name: str) -> list[float]:
-        if name in signals:
-            return [signals[name][number - 1] for number in there]
-        spec = resolve(name, also=(name,))
-        column = SignalTable.of_view(view, [spec], "").signal(spec.name)[0].tolist()
-        return [column[number - 1] for number in there]
-
     if choice.rule == "majority":
-        forms: dict[str, int] = {}
-        given = [answer_form(view.rounds[number - 1].answer_text) for number in there]
-        codes = [forms.setdefault(form, len(forms)) for form in given]
-        abstain = np.array([read("abstained")]) != 0.0
-        values = occurrences(np.where(abstain, np.nan, [codes]))
+        record = GrowingRecord(view, [resolve("abstained")]).rounds.traces
+        values = answer_votes(record)[:, np.array(there) - 1]
     elif choice.rule == "most-confident":
         values = np.array([[decisions[number - 1].confidence for number in there]], np.float64)
     else:
-        values = np.array([read(choice.signal)])
-        values = -values if choice.rule == "lowest" else values
+        column = signals.get(choice.signal)
+        if column is None:
+            spec = resolve(choice.signal, also=(choice.signal,))
+            column = SignalTable.of_view(view, [spec], "").signal(spec.name)[0].tolist()
+        sign = -1.0 if choice.rule == "lowest" else 1.0
+        values = sign * np.array([[column[number - 1] for number in there]])
     values = np.where(np.isfinite(values), values, np.nan)
     return there[int(running_best(values, first=choice.first)[0, -1]) - 1]
 
@@ -231,9 +219,7 @@ class Budgets:
 class Spending:
     """The usage of a question so far, from its rounds, against its budgets."""
 
-    ends_uncounted = (
-        False  # whether a budget that cannot be kept ends the loop; else a warning says so
-    )
+    ends_uncounted = False  # whether a budget that cannot be kept ends the loop, or is warned of
 
     def __init__(self, budgets: Budgets) -> None:
         self._budgets = budgets

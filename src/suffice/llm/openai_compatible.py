@@ -36,7 +36,7 @@ _ABOUT_THE_SCHEMA = (*_SCHEMA_FIELDS, "json schema", "json_object", "structured 
 
 @dataclass(slots=True)
 class _Learnt:
-    """Missing abilities of the server. Each only ever changes once, so races are harmless."""
+    """Hold the server's missing abilities; each changes only once, so races are harmless."""
 
     no_logprobs: bool = False
     no_n: bool = False
@@ -49,12 +49,12 @@ class _Learnt:
 
 
 class OpenAICompatibleModel(Closable):
-    """A model behind an OpenAI-compatible URL; a :class:`suffice.contracts.ChatModel`.
+    """Use a model behind an OpenAI-compatible URL; a :class:`suffice.contracts.ChatModel`.
 
     It detects missing features of a server once and works around them. If the server rejects
-    log-probabilities, it stops requesting them (``tokens`` is then ``None``). If the server draws one sample
-    only, it sends parallel requests, with ``seed + i`` for sample i if a seed is set, and sums their usage.
-    If the server rejects a ``json_schema``, it requests any JSON object, and if that fails, no format. So a
+    log-probabilities, it stops requesting them (``tokens`` is then ``None``). If the server draws only one
+    sample, it sends parallel requests and sums their usage. Sample i has ``seed + i`` if a seed is set. If
+    the server rejects a ``json_schema``, it requests any JSON object, and if that fails, no format. So a
     reply may have any form. It streams a text as events, unless the server refuses them or counts no tokens
     with them.
 
@@ -75,12 +75,12 @@ class OpenAICompatibleModel(Closable):
 
     @property
     def endpoint(self) -> str:
-        """The URL, with the extra fields if there are any."""
+        """Return the URL, with the extra fields if there are any."""
         extra = self._settings.extra_body
         return f"{self._where} {json.dumps(dict(extra), sort_keys=True)}" if extra else self._where
 
     def generate(self, request: GenerationRequest) -> Generation:
-        """Draw the completions."""
+        """Return the completions."""
         check_request(request, self.api, self.name)
         start = time.perf_counter()
         got, cost = self._in_a_slot(request)
@@ -114,7 +114,7 @@ class OpenAICompatibleModel(Closable):
         )
 
     def supports_logprobs(self) -> bool:
-        """Whether the server gives log-probabilities; the first call asks for one token."""
+        """Say whether the server gives log-probabilities; the first call asks for one token."""
         if self._learnt.probed is None:
             prompt = (Message(role="user", content="Hi"),) if self.api == "chat" else "Hi"
             reply = self.generate(GenerationRequest(prompt=prompt, max_tokens=1, top_logprobs=1))

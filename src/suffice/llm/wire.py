@@ -50,7 +50,7 @@ _ABOUT_THE_RATE = ("rate limit", "rate_limit", "ratelimit", "too many requests")
 
 
 class NoReply(BackendError):  # noqa: N818 - reads as what it is
-    """A server gave no reply to any request; another server, or the same one later, may."""
+    """Report that a server did not reply to any request; a later try may succeed."""
 
     passing = True
 
@@ -71,7 +71,7 @@ class NoReply(BackendError):  # noqa: N818 - reads as what it is
 
 
 class BrokenReply(NoReply):
-    """A server sent an invalid reply: cut, empty, a web page, wrong types, too long."""
+    """Report an invalid reply of a server: cut, empty, a web page, wrong types, too long."""
 
 
 def late(url: str) -> str:
@@ -184,7 +184,7 @@ ONE_LINE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Token counts as a server reports them; ``None``: not reported."""
+    """Hold the token counts that a server reports; ``None``: not reported."""
 
     prompt: int | None = None
     cached: int | None = None
@@ -192,7 +192,7 @@ class Counts:
 
 
 class Closable:
-    """A base of objects that close at the end of ``with``."""
+    """Close an object at the end of ``with``."""
 
     def close(self) -> None:
         """Release all resources. You may call it twice."""
@@ -206,7 +206,7 @@ class Closable:
 
 
 class NullReply(BrokenReply):
-    """A reply with null in place of a text: a passing fault of a server, or the model's whole reply."""
+    """Report a reply with null in place of a text: a passing fault, or the model's whole reply."""
 
 
 def check_request(request: GenerationRequest, api: Api, name: str) -> None:
@@ -303,7 +303,7 @@ def parse_completions(
 
 # --- replies that come as events -----------------------------------------------------------------
 class EventReply:
-    """A reply of one text as server-sent events, passed on piece by piece."""
+    """Collect one streamed reply and pass it on piece by piece."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
@@ -311,7 +311,7 @@ class EventReply:
         self._began = self._silent = False
 
     def begin(self) -> None:
-        """Begin a request, perhaps a repeated one; pieces that were passed on stay, and no more follow."""
+        """Begin a request; after a retry, the pieces passed on stay and no more follow."""
         self._line, self._half, self._silent = b"", "", self._began
 
     def feed(self, chunk: bytes) -> None:

@@ -32,6 +32,7 @@ _CONFIDENCE = re.compile(
 _LONE_RATING = re.compile(r"([1-5])[\s*_`]*+\.?+[\s*_`]*+")
 _SIGNS = re.compile(rf"[{MARKUP}]+")
 
+_REPLY = ("response", "tokens", "samples", "verbalized_confidence", "parse_failure")
 _SUMMED = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens", "latency_s")
 _STOP = ("\n\n", "\nQuestion:", "\nEvidence:")
 _THOUGHT_STOP = ("\n\n", "\nFollow-up:", "\nIntermediate answer:")
@@ -47,28 +48,12 @@ NOTHING_ASKED = Usage(
     completion_tokens=0,
     latency_s=0.0,
 )
-"""What a round costs in which no model and no retriever was asked."""
+"""The usage of a round without any call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerSettings:
-    """How a model is asked for an answer.
-
-    Parameters
-    ----------
-    samples
-        Stochastic answers beside the greedy one; 0: none.
-    prompt
-        Which of the prompts.
-    top_logprobs
-        Alternatives asked for a token; 0 when the model gives none.
-    temperature, top_p
-        Of the samples; the greedy call has none.
-    max_tokens, max_sample_tokens
-        Length limits of a reply.
-    seed
-        Of the samples, mixed with question and round.
-    """
+    """How a model is asked for an answer; ``seed`` is mixed with question and round."""
 
     samples: Annotated[
         int, Option(help="sampled answers a round beside the greedy one", metavar="M", at_least=0)
@@ -93,12 +78,12 @@ class AnswerSettings:
 
     @property
     def reasons(self) -> bool:
-        """Whether a chain of thought stands before the answer."""
+        """Whether the reply holds a chain of thought before the answer."""
         return False
 
 
 def check_whole(settings: Any, *may_be_0: str) -> None:
-    """Refuse whole numbers below 1, or where they ``may_be_0`` below that, by name."""
+    """Refuse whole numbers below 1, or below 0 for the fields in ``may_be_0``."""
     for part in fields(settings):
         value, least = getattr(settings, part.name), int(part.name not in may_be_0)
         if isinstance(value, int) and not isinstance(value, bool) and value < least:
@@ -108,14 +93,14 @@ def check_whole(settings: Any, *may_be_0: str) -> None:
 def greedy(
     model: ChatModel, prompt: Prompt, max_tokens: int, stop: tuple[str, ...]
 ) -> tuple[str, Usage]:
-    """The greedy reply to a prompt and what it cost."""
+    """Return the greedy reply to a prompt, and its usage."""
     reply = model.generate(GenerationRequest(prompt=prompt, max_tokens=max_tokens, stop=stop))
     return reply.completions[0].text, usage_of(reply, calls=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerCall:
-    """What is asked: the prompt, and whose turn it is, on which the samples' seed depends."""
+    """A prompt, with the question and round that the samples' seed depends on."""
 
     prompt: Prompt
     question_id: str
@@ -131,7 +116,7 @@ def ask_answer(
     greedy: bool = True,
     tell: Callable[[str], None] | None = None,
 ) -> Round:
-    """A round of the greedy reply with that many samples, or of these alone; ``tell`` hears it coming."""
+    """Return a round with the greedy reply and samples, or samples only; ``tell`` gets the reply's pieces."""
     made = Round(answer=None, usage=NOTHING_ASKED)
     if greedy:
         reply = model.generate(
@@ -163,7 +148,7 @@ def ask_answer(
 def ask_majority(
     model: ChatModel, call: AnswerCall, settings: AnswerSettings, *, samples: int
 ) -> Round:
-    """A round of the most frequent of that many samples, of equals the first drawn; all are answer calls."""
+    """Return a round with the most frequent sample (the first drawn of equals); all are answer calls."""
     drawn = _sampled(model, call, settings, samples)
     answers = _answers(drawn)
     normalized = [answer_form(answer) for answer in answers]
@@ -219,7 +204,7 @@ def _answered(completion: Completion, usage: Usage) -> Round:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedReply:
-    """``answer`` is empty exactly when ``failure`` says why; ``confidence`` is 1-5 or ``None``."""
+    """A parsed reply; ``answer`` is empty exactly if ``failure`` says why, ``confidence`` is 1-5."""
 
     answer: str
     confidence: float | None
@@ -227,10 +212,11 @@ class ParsedReply:
 
 
 def parse_reply(text: str) -> ParsedReply:
-    """Answer: the first line with more than markup behind ``Answer:``, or the reply's first without one.
+    """Parse a reply (METHODS 1; corrected).
 
-    Where that is a lower line that begins with ``Confidence:``, there is none. Confidence: a lone 1-5
-    behind ``Confidence:``; "10", "4/5" or words leave it undefined (METHODS 1; corrected).
+    The answer is the first line with more than markup after ``Answer:``; without that marker the reply's
+    first line, unless a line above it begins with ``Confidence:``. The confidence is a lone 1-5 after
+    ``Confidence:``; "10", "4/5" or words leave it undefined.
     """
     rating = _CONFIDENCE.search(text)
     lone = _LONE_RATING.fullmatch(rating.group("value")) if rating else None
@@ -253,7 +239,7 @@ def _answer_line(text: str) -> tuple[str, str | None]:
 
 
 def _with_own_signs(text: str, span: tuple[int, int]) -> str:
-    """The answer with signs at one end that belong to no markup, as in "A*" and "*args"."""
+    """Keep signs at one end of the answer that are not markup, as in "A*" and "*args"."""
     start, end = span
     line = text[text.rfind("\n", 0, start) + 1 : start]
     runs = _SIGNS.findall(line)
@@ -268,7 +254,7 @@ def _with_own_signs(text: str, span: tuple[int, int]) -> str:
 
 
 class ComingAnswer:
-    """The answer of a reply that comes in pieces: as much of it as :func:`parse_reply` will surely give."""
+    """The answer of a reply that arrives in pieces, as far as :func:`parse_reply` is certain to return it."""
 
     def __init__(self) -> None:
         self._text = ""
@@ -276,7 +262,7 @@ class ComingAnswer:
         self.told: str = ""
 
     def feed(self, piece: str) -> str:
-        """What is certain of the answer now and was not before."""
+        """Return the part of the answer that this piece makes certain."""
         if self._over:
             return ""
         self._text += piece
@@ -300,13 +286,13 @@ class ComingAnswer:
 
 
 def sampling_seed(seed: int, question_id: str, number: int) -> int:
-    """A sampling seed that depends on nothing but its arguments, 31 bits."""
+    """Return a sampling seed of 31 bits that depends only on its arguments."""
     digest = hashlib.sha256(f"{seed}:{number}:{question_id}".encode()).digest()
     return int.from_bytes(digest[:4], "big") >> 1
 
 
 def usage_of(generation: Generation, *, calls: int) -> Usage:
-    """What so many calls to the model cost; none of them samples, verdicts or retrievals."""
+    """Return the usage of model calls that are neither samples, verdicts nor retrievals."""
     return Usage(
         llm_calls=calls,
         sample_calls=0,
@@ -320,7 +306,7 @@ def usage_of(generation: Generation, *, calls: int) -> Usage:
 
 
 def answer_usage(generation: Generation, *, calls: int) -> Usage:
-    """The same where all of them make a round's answer."""
+    """Return the same usage for calls that all make a round's answer."""
     return replace(
         usage_of(generation, calls=calls),
         answer_calls=calls,
@@ -332,7 +318,7 @@ def answer_usage(generation: Generation, *, calls: int) -> Usage:
 
 
 def usage_sum(first: Usage, second: Usage) -> Usage:
-    """The first with calls, plain tokens and seconds of the second added; unknown with unknown."""
+    """Add calls, plain tokens and seconds of the second usage to the first; unknown if either is unknown."""
     added: dict[str, int | float | None] = {}
     for name in _SUMMED:
         added[name] = known_sum([getattr(first, name), getattr(second, name)])
@@ -343,17 +329,17 @@ AnswerProbe = Callable[[LoopView], Draft]  # answers a loop's question from its 
 
 
 def answer_probe(model: ChatModel, settings: AnswerSettings | None = None) -> AnswerProbe:
-    r"""A function that asks the model for the answer to a loop's question from its rounds so far.
+    r"""Return a function that asks the model for the answer to a loop's question from its rounds so far.
 
-    It is what ``suffice probe`` asks in each round, by the prompts of our own loops: where every round so
-    far has a query and an intermediate answer, these are shown with their passages, step by step, else
-    the passages alone. Of passages that stand in several rounds the first is shown.
+    ``suffice probe`` asks it in each round, with the prompts of the built-in loops. If every round so far has
+    a query and an intermediate answer, the prompt shows these with their passages, step by step; else the
+    passages alone. Each passage is shown once.
 
     Parameters
     ----------
     model
-        Answers: one greedy call, and another for the samples where the settings want some. A function made
-        of one that is safe to use from several threads is too.
+        The model that answers: one greedy call, and another for samples if the settings ask for them. The
+        function is as safe to use from several threads as the model.
     settings
         How it is asked; ``None``: for the answer first and then its rating, without samples.
 
@@ -380,15 +366,16 @@ def answer_probe(model: ChatModel, settings: AnswerSettings | None = None) -> An
     return ask
 
 
+def reply_of(made: Round) -> dict[str, Any]:
+    """Return the fields of an answer apart from the answer and its usage."""
+    return {name: getattr(made, name) for name in _REPLY}
+
+
 def draft_of(made: Round, *, seconds: float) -> Draft:
-    """What a model answered in a round of nothing else, which took so many seconds."""
+    """Return the answer of a round that holds nothing else, with its seconds."""
     return Draft(
         made.answer_text,
-        response=made.response,
-        tokens=made.tokens,
-        samples=made.samples,
-        verbalized_confidence=made.verbalized_confidence,
-        parse_failure=made.parse_failure,
+        **reply_of(made),
         # silent on what asking for an answer says nothing about, so that what a round holds of it stays
         usage=replace(
             made.usage,
@@ -421,7 +408,7 @@ def _prompt(view: LoopView, api: Api, form: PromptName) -> Prompt:
 
 
 def _added(rounds: Sequence[Round]) -> list[tuple[Passage, ...]]:
-    """The passages of each round that no earlier one has."""
+    """Return the passages of each round that no earlier round has."""
     seen: set[tuple[str, str, str | None]] = set()
     added = []
     for round_ in rounds:
@@ -449,7 +436,7 @@ _ALONE = (
 
 
 def put_alone(model: ChatModel, earlier: Sequence[Message], question: str) -> tuple[str, Usage]:
-    """The question as one that needs no conversation, by one greedy call, and what that cost."""
+    """Rewrite a question so that it needs no conversation, by one greedy call; return it with its usage."""
     said = [*earlier, Message(role="user", content=question)]
     lines = [
         f"{turn.role.capitalize()}: {' '.join(turn.content.split())[:_MOST_SAID]}" for turn in said

@@ -21,7 +21,7 @@ _RERANKER_FILES = (".bin", ".gguf", ".json", ".safetensors", ".txt")
 def connect_encoder(
     name: str, model: str | None = None, query_prompt: str | None = None
 ) -> Encoder:
-    """The encoder a name stands for."""
+    """Connect the encoder of a name."""
     if name == "minilm":
         return OnnxEncoder.load(query_prompt=query_prompt)
     if name.startswith(("http://", "https://")):
@@ -32,7 +32,7 @@ def connect_encoder(
 
 
 def connect_reranker(path: str) -> Reranker:
-    """The reranker at a path: a GGUF file, or else a cross-encoder's folder or name."""
+    """Connect the reranker of a path: a GGUF file, or a cross-encoder's folder or name."""
     if path.lower().endswith(".gguf"):
         return _OneAtATime(EmbeddedReranker(path))
     if leads_nowhere(Path(path)):
@@ -44,12 +44,12 @@ def connect_reranker(path: str) -> Reranker:
 
 
 def leads_nowhere(place: Path) -> bool:
-    """Whether it is neither there nor OWNER/NAME of the Hub, where all else would be sought at length."""
+    """Whether a place neither exists nor is an OWNER/NAME of the Hub; else a search for it takes long."""
     return not place.exists() and (place.is_absolute() or len(place.parts) != 2)
 
 
 def reranker_name(path: str) -> str:
-    """What a recording calls a reranker: its name, and for files a hash of what it is made of."""
+    """Return a reranker's name for a recording, with a hash of its files."""
     place = Path(path)
     if not place.exists():
         return path

@@ -22,7 +22,6 @@ from suffice.loops.prompts import (
     render_reading,
 )
 from suffice.loops.query_loop import QueryChoice, QueryLoop, QueryLoopSettings, StopVerdict
-from suffice.loops.steps import LoopSettings
 from suffice.options import Option
 from suffice.scoring import normalize_answer
 from suffice.signals.evidence import one_line
@@ -38,7 +37,7 @@ _THOUGHT_TOKENS = 160
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowUpSettings(QueryLoopSettings):
-    """How rounds are made: a follow-up question, at most ``step`` new passages, what they answer."""
+    """Settings of rounds with a follow-up question, at most ``step`` new passages, and their answer to it."""
 
     sees_documents: ClassVar[bool]
     """Whether the next follow-up question is asked for with the earlier documents in view."""
@@ -78,7 +77,7 @@ class FollowUpSettings(QueryLoopSettings):
 
     @property
     def own_calls(self) -> int:
-        """Calls a round that do not answer: its follow-up question, what that finds, the verdict."""
+        """The number of calls per round that neither answer nor rate an answer."""
         return 2 + self.verdicts + len(self.looks)
 
 
@@ -99,8 +98,8 @@ class IterativeSettings(FollowUpSettings):
 class ChainSettings(FollowUpSettings):
     """A chain in the manner of CoRAG (Wang et al. 2025), greedy.
 
-    The next follow-up question is asked for from the questions and answers so far, without their
-    documents; a question is answered from ``step`` passages; the final answer sees all of it.
+    The prompt for the next follow-up question shows earlier questions and answers without documents. The
+    model answers it from ``step`` passages; the final answer sees everything.
     """
 
     pipeline: ClassVar[str] = "chain"
@@ -111,11 +110,11 @@ class ChainSettings(FollowUpSettings):
 
 
 class FollowUpPipeline(QueryLoop):
-    """Chooses queries by asking for the next follow-up question, and has each read.
+    """A loop that asks the model for the next follow-up question, and for its answer from the passages found.
 
-    One greedy call a choice, of which the first line counts. A question that was asked before is asked
-    for once more, with a reminder; if it is repeated all the same it is sent again, and finds what ranks
-    next. An empty reply makes the main question the query, and is counted.
+    Choosing a query is one greedy call; its first line counts. A repeated question is asked for once more,
+    with a reminder; if the model repeats it again, it is sent again and finds the next passages of the
+    ranking. After an empty reply the main question is the query, and the reply is counted.
     """
 
     settings: FollowUpSettings
@@ -146,7 +145,7 @@ class FollowUpPipeline(QueryLoop):
     def choose(
         self, question: str, steps: Sequence[SearchStep], *, refused: QueryChoice | None = None
     ) -> QueryChoice:
-        """The question after these steps."""
+        """Return the next follow-up question."""
         del refused  # it never ends by itself
         prompt = self._prompts.next_query(question, steps)
         query, text, usage = self._ask(prompt)
@@ -162,12 +161,12 @@ class FollowUpPipeline(QueryLoop):
         )
 
     def _ask(self, prompt: Prompt) -> tuple[str, str, Usage]:
-        """The follow-up question in the reply, the reply, and what it cost."""
+        """Return the follow-up question in the reply, the reply, and its usage."""
         text, usage = greedy(self.model, prompt, self.settings.max_query_tokens, _line_of(prompt))
         return one_line(_LABEL.sub("", _first_line(text))), text, usage
 
     def read(self, query: str, passages: Sequence[Passage]) -> tuple[str, Usage]:
-        """The answer to a follow-up question from its documents alone."""
+        """Return the answer to a follow-up question from its documents alone."""
         if not passages:
             return _UNKNOWN, NOTHING_ASKED
         prompt, most = render_reading(query, passages, api=self.model.api), self.settings
@@ -175,7 +174,7 @@ class FollowUpPipeline(QueryLoop):
         return one_line(_first_line(text).removeprefix("Answer:")) or _UNKNOWN, usage
 
     def verdict(self, question: str, steps: Sequence[SearchStep]) -> StopVerdict:
-        """The model's verdict: LLM-Stop (paper 1, section 5.2)."""
+        """Return the model's verdict: LLM-Stop (paper 1, section 5.2)."""
         prompt = self._prompts.verdict(question, steps)
         # a chat model ends by itself, and what it writes before its decision is its own matter
         stop = _NEXT_QUESTION if isinstance(prompt, str) else ()
@@ -187,35 +186,23 @@ class FollowUpPipeline(QueryLoop):
     def prompt(
         self, question: Question, steps: Sequence[SearchStep], shown: Sequence[Passage]
     ) -> Prompt:
-        """What asks for the answer from the steps, each with its documents."""
+        """Return the prompt for the answer from the steps, each with its documents."""
         del shown
         if self.settings.prompt == "in-loop":
             return self.answer_in_loop(question.text, steps)
         return self._prompts.answer(question.text, steps)
 
     def conversation(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
-        """The main question and the steps so far, as the next follow-up question is asked for."""
+        """Return the main question and the steps so far."""
         return self._prompts.conversation(question, steps)
 
     def answer_in_loop(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
-        """The main question once more, after the steps so far."""
+        """Return the prompt with the main question once more, after the steps so far."""
         return self._prompts.answer_in_loop(question, steps)
 
 
-class IterativePipeline(FollowUpPipeline):
-    """The loop of :class:`IterativeSettings`."""
-
-    settings_type: ClassVar[type[LoopSettings]] = IterativeSettings
-
-
-class ChainPipeline(FollowUpPipeline):
-    """The loop of :class:`ChainSettings`."""
-
-    settings_type: ClassVar[type[LoopSettings]] = ChainSettings
-
-
 def parse_verdict(text: str) -> bool | None:
-    """Whether the last ``<STOP>`` or ``<CONTINUE>`` after ``Decision:`` is the first; ``None``: neither."""
+    """Whether the last tag after ``Decision:`` is ``<STOP>``; ``None``: no tag stands there."""
     _, decided, rest = text.partition("Decision:")
     tags = _TAGS.findall(rest)
     return tags[-1] == "STOP" if decided and tags else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -17,7 +17,10 @@ NOTHING_NEW = "(nothing new was found)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchStep:
-    """A search that was made; ``note`` tells the model after it where the loop stands."""
+    """A search: the query as said and as sent, its new passages, and those shown to the answerer.
+
+    ``note`` tells the model after it where the loop stands.
+    """
 
     said: str
     query: str
@@ -28,12 +31,12 @@ class SearchStep:
 
 
 def passage_lines(passages: Sequence[Passage]) -> list[str]:
-    """Each as :func:`suffice.signals.evidence.passage_line`."""
+    """Return each passage as :func:`suffice.signals.evidence.passage_line`."""
     return [passage_line(passage.title, passage.text or "") for passage in passages]
 
 
 def in_reply(prompt: tuple[Message, ...], reply: str, request: str) -> tuple[Message, ...]:
-    """A conversation, the reply to it, and what is asked then."""
+    """Return a conversation with a reply to it and the next request."""
     return (
         *prompt,
         Message(role="assistant", content=reply),
@@ -43,7 +46,7 @@ def in_reply(prompt: tuple[Message, ...], reply: str, request: str) -> tuple[Mes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkedExample:
-    """Evidence, empty for an answer from memory, and the reply it should get."""
+    """Evidence (empty for an answer from memory) and the reply that it should get."""
 
     evidence: tuple[Passage, ...]
     question: str
@@ -143,12 +146,12 @@ PROMPTS: tuple[PromptName, ...] = get_args(PromptName)
 
 
 def asks_rating(name: PromptName) -> bool:
-    """Whether the reply is to rate its answer."""
+    """Whether the prompt asks for a rating of the answer."""
     return name in ("answer-first", "confidence-first")
 
 
 def asks_marker(name: PromptName) -> bool:
-    """Whether the reply itself is to hold ``Answer:``, by which the answer's tokens are found."""
+    """Whether the reply holds ``Answer:``, which locates the answer's tokens."""
     return name not in ("bare", "in-loop")
 
 
@@ -174,7 +177,7 @@ ANSWER_NOW = (
 
 
 def reply_form(name: PromptName, answer: str, confidence: str) -> str:
-    """Answer and rating in the order in which they are asked for."""
+    """Return answer and rating in the order that the prompt asks for."""
     if not asks_rating(name):
         return f"Answer: {answer}"
     lines = [f"Answer: {answer}", f"Confidence: {confidence}"]
@@ -188,48 +191,49 @@ def _example(name: PromptName, example: WorkedExample) -> str:
     return f"{shown}Question: {example.question}\n{reply}"
 
 
-def _completion(
-    instructions: str, name: PromptName, examples: Sequence[WorkedExample], asked: str
-) -> str:
-    # a bare answer is asked for by its label, so that what is generated is the answer alone
-    label = "" if asks_marker(name) else "Answer:"
-    worked = (_example(name, example) for example in examples)
-    return "\n\n".join([instructions, *worked, f"{asked}\n{label}"])
-
-
-def _chat(instructions: str, name: PromptName, asked: str) -> tuple[Message, ...]:
-    form = ""
-    if asks_marker(name):
-        lines = "these two lines" if asks_rating(name) else "this line"
-        form = f" Reply with exactly {lines}:\n{reply_form(name, '<short phrase>', '<1-5>')}"
-    return (Message(role="user", content=f"{instructions}{form}\n\n{asked}"),)
-
-
-def _told(name: PromptName, instructions: str) -> str:
-    return f"{instructions} {_RATING}" if asks_rating(name) else instructions
+def continued(instructions: str, examples: Iterable[str], asked: str, label: str) -> str:
+    """Return a prompt for a completion model, which continues after ``label``."""
+    return "\n\n".join([instructions, *examples, f"{asked}\n{label}"])
 
 
 def render_prompt(
     question: str, passages: Sequence[Passage], *, api: Api, name: PromptName = "answer-first"
 ) -> Prompt:
-    """The prompt over the passages so far, which begins as that over fewer of them."""
-    evidence, asked = evidence_text(passages), f"Question: {one_line(question)}"
+    """Return the prompt over the passages so far; it begins as the prompt over fewer of them."""
     bare = not asks_marker(name)
-    instructions = _BARE_INSTRUCTIONS if bare else _told(name, _INSTRUCTIONS)
-    if api == "completion":
-        return _completion(
-            instructions, name, _BARE_EXAMPLES if bare else EXAMPLES, f"{evidence}\n{asked}"
-        )
-    return _chat(instructions, name, f"{evidence}\n\n{asked}")
+    instructions = _BARE_INSTRUCTIONS if bare else _INSTRUCTIONS
+    examples = _BARE_EXAMPLES if bare else EXAMPLES
+    asked = evidence_text(passages), f"Question: {one_line(question)}"
+    return _rendered(instructions, examples, asked, api=api, name=name)
 
 
 def render_closed_book(question: str, *, api: Api, name: PromptName = "answer-first") -> Prompt:
-    """The prompt without passages: what the model answers from memory alone (round 0)."""
-    asked = f"Question: {one_line(question)}"
-    instructions = _told(name, _CLOSED_BOOK) if asks_marker(name) else _BARE_CLOSED_BOOK
+    """Return the prompt without passages, for the answer from memory (round 0)."""
+    instructions = _CLOSED_BOOK if asks_marker(name) else _BARE_CLOSED_BOOK
+    asked = (f"Question: {one_line(question)}",)
+    return _rendered(instructions, CLOSED_BOOK_EXAMPLES, asked, api=api, name=name)
+
+
+def _rendered(
+    instructions: str,
+    examples: Sequence[WorkedExample],
+    asked: Sequence[str],
+    *,
+    api: Api,
+    name: PromptName,
+) -> Prompt:
+    if asks_rating(name):
+        instructions = f"{instructions} {_RATING}"
     if api == "completion":
-        return _completion(instructions, name, CLOSED_BOOK_EXAMPLES, asked)
-    return _chat(instructions, name, asked)
+        # a bare answer follows its label, so that the reply is the answer alone
+        label = "" if asks_marker(name) else "Answer:"
+        worked = (_example(name, example) for example in examples)
+        return continued(instructions, worked, "\n".join(asked), label)
+    if asks_marker(name):
+        lines = "these two lines" if asks_rating(name) else "this line"
+        form = reply_form(name, "<short phrase>", "<1-5>")
+        instructions = f"{instructions} Reply with exactly {lines}:\n{form}"
+    return (Message(role="user", content="\n\n".join([instructions, *asked])),)
 
 
 FinalAnswer = Literal["short", "ircot"]
@@ -268,7 +272,7 @@ _JUDGE = (
 
 
 def _came(step: SearchStep, *, shown: bool) -> list[str]:
-    """What came of a follow-up question; without its documents where they are not ``shown``."""
+    """Return the lines that a follow-up question added, without its documents unless ``shown``."""
     documents = (passage_lines(step.found) or [NOTHING_NEW]) if shown else []
     read = [f"Document: {document}" for document in documents]
     return [
@@ -280,20 +284,20 @@ def _came(step: SearchStep, *, shown: bool) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Transcript:
-    """A main question and the steps made for it, each on lines of its own."""
+    """A main question and its steps."""
 
     question: str
     steps: tuple[SearchStep, ...]
 
     def text(self, *, shown: bool) -> str:
-        """For a model that continues."""
+        """Return the transcript for a completion model."""
         lines = [f"Main question: {self.question}"]
         for step in self.steps:
             lines += [f"{FOLLOW_UP} {one_line(step.query)}", *_came(step, shown=shown)]
         return "\n".join(lines)
 
     def turns(self, *, shown: bool, last: str) -> list[Message]:
-        """For a chat: it asks the follow-up questions; ``last`` is what is wanted in the end."""
+        """Return the transcript for a chat model that asks the questions; ``last`` is the last request."""
         came = (_came(step, shown=shown) for step in self.steps)
         said = [[f"Main question: {self.question}"], *came]
         wanted = [*(_ASK for _ in self.steps), last]
@@ -308,7 +312,7 @@ class _Transcript:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Worked(_Transcript):
-    """What an answer lacks after its first step (``missing``), and that it lacks nothing in the end."""
+    """An example; ``missing`` says why its first step is not enough, ``enough`` why all are."""
 
     answer: str
     confidence: int
@@ -376,7 +380,7 @@ def _again(question: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowUpPrompts:
-    """The prompts of one loop; without ``documents`` a question is asked for by earlier answers alone."""
+    """The prompts of one loop; without ``documents`` the model sees earlier answers alone when it asks."""
 
     api: Api
     documents: bool
@@ -384,7 +388,7 @@ class FollowUpPrompts:
     final: FinalAnswer = "short"
 
     def next_query(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
-        """Asks for the next follow-up question; a completion model continues after :data:`FOLLOW_UP`."""
+        """Return the prompt for the next question; a completion model continues :data:`FOLLOW_UP`."""
         asked = self._so_far(question, steps, last=_ASK)
         return f"{asked}\n{FOLLOW_UP}" if isinstance(asked, str) else asked
 
@@ -393,54 +397,55 @@ class FollowUpPrompts:
         return self._so_far(question, steps, last="")
 
     def answer_in_loop(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
-        """Asks for the answer at the end of the same conversation, as its examples do."""
+        """Return the prompt for the answer at the end of the same conversation, as in its examples."""
         asked = self._so_far(question, steps, last=self._wanted(one_line(question)))
         return f"{asked}\n{_again(question)}\nAnswer:" if isinstance(asked, str) else asked
 
     def _so_far(self, question: str, steps: Sequence[SearchStep], *, last: str) -> Prompt:
         made = _made(question, steps)
         if self.api == "completion":
-            return f"{self._head(shown=self.documents)}\n\n{made.text(shown=self.documents)}"
+            text = self._continued(made.text(shown=self.documents), "", shown=self.documents)
+            return text.removesuffix("\n")
         return (
             *self._examples_as_turns(shown=self.documents),
             *made.turns(shown=self.documents, last=last),
         )
 
     def another_query(self, prompt: Prompt, repeated: str) -> Prompt:
-        """Asks once more when the reply to that prompt was a question asked before."""
+        """Return the prompt after a reply that repeats a question."""
         if isinstance(prompt, str):
             return f"{prompt} {one_line(repeated)}\n{_REPEATED}\n{FOLLOW_UP}"
         return in_reply(prompt, one_line(repeated), _REPEATED)
 
     def answer(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
-        """Asks for the answer to the main question from all of the steps, documents included."""
+        """Return the prompt for the main question's answer from all steps with their documents."""
         made = _made(question, steps, shown=True)
         if self.api == "completion":
             label = "" if asks_marker(self.form) else "Answer:"
             if self.final == "ircot" and self.form != "confidence-first":
                 label = _THOUGHT
-            asked = _again(made.question)
-            return f"{self._head(shown=True)}\n\n{made.text(shown=True)}\n{asked}\n{label}"
+            asked = f"{made.text(shown=True)}\n{_again(made.question)}"
+            return self._continued(asked, label, shown=True)
         return (
             *self._examples_as_turns(shown=True),
             *made.turns(shown=True, last=self._wanted(made.question)),
         )
 
     def verdict(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
-        """Asks whether the steps suffice; a completion model continues after :data:`VERDICT`."""
+        """Return the prompt for a verdict on the steps; a completion model continues :data:`VERDICT`."""
         made = _made(question, steps)
         judged = [pair for example in _EXAMPLES for pair in _judged(example)]
         if self.api == "completion":
-            examples = "\n\n".join(f"{asked}\n{reply}" for asked, reply in judged)
-            return f"{_JUDGE}\n\n{examples}\n\n{made.text(shown=True)}\n{VERDICT}"
-        return _few_shot(_JUDGE, judged, made.text(shown=True))
+            examples = (f"{asked}\n{reply}" for asked, reply in judged)
+            return continued(_JUDGE, examples, made.text(shown=True), VERDICT)
+        return few_shot(_JUDGE, judged, made.text(shown=True))
 
-    def _head(self, *, shown: bool) -> str:
-        examples = [
+    def _continued(self, asked: str, label: str, *, shown: bool) -> str:
+        examples = (
             f"{example.text(shown=shown)}\n{_again(example.question)}\n{self._reply(example)}"
             for example in _EXAMPLES
-        ]
-        return "\n\n".join([self._instructions, *examples])
+        )
+        return continued(self._instructions, examples, asked, label)
 
     def _examples_as_turns(self, *, shown: bool) -> list[Message]:
         turns = [Message(role="system", content=self._instructions)]
@@ -465,7 +470,7 @@ class FollowUpPrompts:
 
 
 def _judged(example: _Worked) -> list[tuple[str, str]]:
-    """What is asked after its first step and at its end, and the reply each should get."""
+    """Return the example after its first step and at its end, each with its verdict."""
     first = _Transcript(question=example.question, steps=example.steps[:1])
     return [
         (first.text(shown=True), f"{VERDICT} {example.missing}\nDecision: <CONTINUE>"),
@@ -473,7 +478,8 @@ def _judged(example: _Worked) -> list[tuple[str, str]]:
     ]
 
 
-def _few_shot(instructions: str, examples: Sequence[tuple[str, str]], asked: str) -> Prompt:
+def few_shot(instructions: str, examples: Iterable[tuple[str, str]], asked: str) -> Prompt:
+    """Return a prompt for a chat model, with examples as turns."""
     turns = [Message(role="system", content=instructions)]
     for request, reply in examples:
         turns.append(Message(role="user", content=request))
@@ -482,7 +488,7 @@ def _few_shot(instructions: str, examples: Sequence[tuple[str, str]], asked: str
 
 
 def _made(question: str, steps: Sequence[SearchStep], *, shown: bool = False) -> _Transcript:
-    """The steps with the documents found, or with those that were ``shown`` to the answerer."""
+    """Return the steps with the documents found, or with those ``shown`` to the answerer."""
     made = (replace(step, found=step.shown) if shown else step for step in steps)
     return _Transcript(question=one_line(question), steps=tuple(made))
 
@@ -493,7 +499,7 @@ def _asked_of(query: str, passages: Sequence[Passage]) -> str:
 
 
 def render_reading(query: str, passages: Sequence[Passage], *, api: Api) -> Prompt:
-    """Asks for the answer to a follow-up question from the documents found for it, and nothing else."""
+    """Return the prompt for the answer to a follow-up question from its documents alone."""
     asked = _asked_of(one_line(query), passages)
     examples = [
         (_asked_of(step.query, step.found), step.answer)
@@ -501,6 +507,6 @@ def render_reading(query: str, passages: Sequence[Passage], *, api: Api) -> Prom
         for step in example.steps
     ]
     if api == "chat":
-        return _few_shot(_READ, examples, asked)
-    worked = "\n\n".join(f"{asked}\nAnswer: {answer}" for asked, answer in examples)
-    return f"{_READ}\n\n{worked}\n\n{asked}\nAnswer:"
+        return few_shot(_READ, examples, asked)
+    worked = (f"{asked}\nAnswer: {answer}" for asked, answer in examples)
+    return continued(_READ, worked, asked, "Answer:")

@@ -32,10 +32,10 @@ from suffice.trace.rounds.records import Passage, Question, Round, Usage
 # --- who says what --------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryChoice:
-    """What a model wants: to send ``query``, or to end instead (``finishes``).
+    """A model's choice: send ``query``, or end (``finishes``).
 
-    Later prompts repeat ``said``; ``action`` is everything it generated. ``unread``: nothing of that could be
-    read, so that the query is the question.
+    Later prompts repeat ``said``; ``action`` is the whole reply. ``unread``: the reply could not be read,
+    so the query is the question.
     """
 
     query: str
@@ -48,7 +48,7 @@ class QueryChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopVerdict:
-    """Whether the model would end here; ``unread``: nothing it said could be read, so it goes on."""
+    """Whether the model would end here; ``unread``: its reply could not be read, so the loop goes on."""
 
     stops: bool
     said: str
@@ -59,7 +59,7 @@ class StopVerdict:
 # --- the loop -------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryLoopSettings(LoopSettings):
-    """How rounds are made: each sends one query and shows what it finds that is new."""
+    """Settings of rounds that send one query each and show its new passages."""
 
     converses: ClassVar[bool] = True
 
@@ -99,9 +99,8 @@ class QueryLoopSettings(LoopSettings):
     @classmethod
     def writing(cls, signals: Collection[str]) -> dict[str, Any]:
         """See :meth:`suffice.loops.steps.LoopSettings.writing`."""
-        # LoopSettings by name: super() does not reach over slots
         return {
-            **LoopSettings.writing(signals),
+            **LoopSettings.writing(signals),  # by name: super() does not reach over slots
             "verdicts": LLM_STOP.name in signals,
             "looks": tuple(name for name in ASKED if name in signals),
         }
@@ -114,20 +113,17 @@ class QueryLoopSettings(LoopSettings):
 
     @property
     def own_calls(self) -> int:
-        """Calls a round that do not answer, at most: the one that chooses its query, another, and looks."""
+        """The most calls per round that do not answer: the choice of its query, one repeat, and looks."""
         return 2 + len(self.looks)
 
     def shown(self, number: int) -> int:
-        """The most passages that rounds 1 to ``number`` show."""
+        """Return the most passages that rounds 1 to ``number`` show."""
         return number * self.step
 
 
 @dataclass(slots=True)
 class _Trail:
-    """What one question's searches have found: all of it, and what of it the answerer was shown.
-
-    ``unread`` counts the choices and verdicts so far that could not be read.
-    """
+    """The searches of one question; ``unread`` counts choices and verdicts that could not be read."""
 
     steps: tuple[SearchStep, ...] = ()
     shown: tuple[Passage, ...] = ()
@@ -137,7 +133,7 @@ class _Trail:
     def look(
         self, ranked: Sequence[Passage], most: int
     ) -> tuple[list[Passage], list[Passage], list[Passage]]:
-        """The first ``most`` passages not found before, and what else ranks among them."""
+        """Return at most ``most`` new passages, the passages to show, and those shown before."""
         shown = {passage.id for passage in self.shown}
         new: list[Passage] = []
         offered: list[Passage] = []
@@ -158,14 +154,12 @@ class _Trail:
 
 
 class QueryLoop(SteppedLoop):
-    """Runs the loop over one question at a time; safe to use from several threads.
+    """A loop that sends a query per round; safe to use from several threads.
 
-    A round sends the query that :meth:`choose` wants, adds at most ``step`` passages, has them read by
-    :meth:`read`, and answers over everything so far. ``candidate_scores`` are those of everything the
-    query found, ``refound`` the passages shown before that rank among those it adds, ``action`` is what
-    was generated to choose and, after a blank line, what a verdict said.
-    The calls and tokens of choices and readings count with the round that they made, those of a verdict
-    as a judge's. A loop of one's own derives from it and brings :meth:`choose` at least.
+    A round sends the query of :meth:`choose`, adds at most ``step`` passages, has :meth:`read` read them,
+    and answers over everything so far. ``action`` holds the text of the choice and, after a blank line, of
+    the verdict. Calls and tokens of choices and readings count in their round, those of a verdict as a
+    judge's. A loop of your own derives from this class and defines at least :meth:`choose`.
     """
 
     settings: QueryLoopSettings
@@ -176,19 +170,19 @@ class QueryLoop(SteppedLoop):
     def choose(
         self, question: str, steps: Sequence[SearchStep], *, refused: QueryChoice | None = None
     ) -> QueryChoice:
-        """What to do after these steps; ``refused``: a choice to end that was not granted, search instead."""
+        """Return the next choice; ``refused`` is a choice to end that was not granted: search instead."""
 
     def read(self, query: str, passages: Sequence[Passage]) -> tuple[str | None, Usage]:
-        """The answer to a query from what it found, if it is asked for, and what that cost."""
+        """Return the answer to a query from its passages, if the loop asks for one, and its usage."""
         del query, passages
         return None, NOTHING_ASKED
 
     def verdict(self, question: str, steps: Sequence[SearchStep]) -> StopVerdict:
-        """Whether what was found suffices after these steps, of a loop that ``asks_apart``."""
+        """Return whether the findings suffice after these steps, in a loop that ``asks_apart``."""
         raise NotImplementedError
 
     def conversation(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
-        """What the next choice continues after these steps, without its label."""
+        """Return what the next choice continues after these steps, without its label."""
         del question, steps
         raise UsageError(
             f"{type(self).__name__} has no conversation(question, steps), at whose end looks and in-loop "
@@ -196,13 +190,13 @@ class QueryLoop(SteppedLoop):
         )
 
     def answer_in_loop(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
-        """What asks for the answer at the end of that conversation."""
+        """Return the prompt for the answer at the end of that conversation."""
         return one_turn_more(self.conversation(question, steps), ANSWER_NOW, "Answer:")
 
     def prompt(
         self, question: Question, steps: Sequence[SearchStep], shown: Sequence[Passage]
     ) -> Prompt:
-        """What asks for the question's answer after these steps."""
+        """Return the prompt for the question's answer after these steps."""
         if self.settings.prompt == "in-loop":
             return self.answer_in_loop(question.text, steps)
         return self.evidence_prompt(question, shown)
@@ -210,33 +204,24 @@ class QueryLoop(SteppedLoop):
     def steps(
         self, question: Question, retriever: Retriever, reads: RoundReads = EVERYTHING
     ) -> Iterator[Step]:
-        """Rounds as they are come to, up to the budget, also those that find nothing new."""
+        """Yield rounds up to the budget, also rounds that find nothing new."""
         loop, trail = self.settings, _Trail()
         before: tuple[Round, ...] = ()
         choice: QueryChoice | None = None
-        for number in range(1, loop.rounds + 1):
+        for _ in range(loop.rounds):
             choice = self._searching(question.text, trail.steps, choice)
             found = self._found(retriever, trail, choice)
-            last = number == loop.rounds
-            after = After(
-                loop=self,
-                question=question.text,
-                trail=trail,
-                last=last,
-                wanted=loop.verdicts and (reads.at_end or not last),
-                looks=loop.looks if reads.at_end or not last else (),
-            )
-            prompt = partial(self.prompt, question, trail.steps, trail.shown)
-            yield Step(
+            step = QueryStep(
                 loop=self,
                 question=question,
                 found=found,
                 before=before,
-                prompt=prompt,
+                prompt=partial(self.prompt, question, trail.steps, trail.shown),
                 reads=reads,
-                then=after,
+                trail=trail,
             )
-            choice = after.choice
+            yield step
+            choice = step.choice
             before = (*before, found)
 
     def _found(self, retriever: Retriever, trail: _Trail, choice: QueryChoice) -> Round:
@@ -271,7 +256,7 @@ class QueryLoop(SteppedLoop):
     def _searching(
         self, question: str, steps: tuple[SearchStep, ...], choice: QueryChoice | None
     ) -> QueryChoice:
-        """A choice that searches, and what it took to get it."""
+        """Return a choice that searches, with the usage of all calls for it."""
         first = choice or self.chosen(question, steps)
         if not first.finishes:
             return first
@@ -286,59 +271,57 @@ class QueryLoop(SteppedLoop):
     def chosen(
         self, question: str, steps: tuple[SearchStep, ...], *, refused: QueryChoice | None = None
     ) -> QueryChoice:
-        """The choice, with its seconds."""
+        """Return the choice with its seconds."""
         started = time.perf_counter()
         choice = self.choose(question, steps, refused=refused)
         seconds = time.perf_counter() - started
         return replace(choice, usage=replace(choice.usage, latency_s=seconds))
 
 
-@dataclass(slots=True, kw_only=True)
-class After:
-    """What is asked after a round where it is ``wanted``: whether to end, as the next ``choice`` or apart."""
+@dataclass(slots=True, kw_only=True, eq=False)
+class QueryStep(Step):
+    """A round after which the model may say whether to end, as the next ``choice`` or apart."""
 
     loop: QueryLoop
-    question: str
     trail: _Trail
-    last: bool
-    wanted: bool
-    looks: tuple[str, ...] = ()
     choice: QueryChoice | None = None
 
-    def __call__(self, finished: Round) -> Round:
-        """The round with its looks, its verdict, its action and what they cost."""
-        if self.looks:
-            conversation = self.loop.conversation(self.question, self.trail.steps)
-            samples, seed = self.loop.settings.look_samples, self.loop.settings.seed
-            looks = LookSettings(names=self.looks, samples=samples, seed=seed)
-            finished = with_looks(finished, conversation, self.loop.model, looks)
-        signals, usage, action = dict(finished.signals), finished.usage, finished.action
-        if self.wanted and self.loop.asks_apart:
+    def _after(self, answered: Round) -> Round:
+        settings = self.loop.settings
+        if settings.looks and self.reads_more:
+            conversation = self.loop.conversation(self.question.text, self.trail.steps)
+            looks = LookSettings(
+                names=settings.looks, samples=settings.look_samples, seed=settings.seed
+            )
+            answered = with_looks(answered, conversation, self.loop.model, looks)
+        signals, usage, action = dict(answered.signals), answered.usage, answered.action
+        question, steps = self.question.text, self.trail.steps
+        wanted = settings.verdicts and self.reads_more
+        if wanted and self.loop.asks_apart:
             started = time.perf_counter()
-            verdict = self.loop.verdict(self.question, self.trail.steps)
+            verdict = self.loop.verdict(question, steps)
             seconds = time.perf_counter() - started
             self.trail.unread += verdict.unread
             signals[LLM_STOP.name] = float(verdict.stops)
             usage = _judged(usage, replace(verdict.usage, judge_latency_s=seconds))
             usage = replace(usage, latency_s=(usage.latency_s or 0.0) + seconds)
             action = f"{action}\n\n{verdict.said}"
-        elif self.wanted:
-            self.choice = self.loop.chosen(self.question, self.trail.steps)
+        elif wanted:
+            self.choice = self.loop.chosen(question, steps)
             signals[LLM_STOP.name] = float(self.choice.finishes)
             if self.choice.finishes or self.last:
                 usage = _judged(usage, self.choice.usage)
         signals[MALFORMED_ACTIONS.name] = float(self.trail.unread)
-        return replace(finished, signals=signals, usage=usage, action=action)
+        return replace(answered, signals=signals, usage=usage, action=action)
 
-    def ended(self, finished: Round) -> Round:
-        """The last round of a loop that was stopped, with the next round's choice as a verdict's cost."""
+    def _ended(self, finished: Round) -> Round:
         if self.last or self.choice is None or self.choice.finishes:
             return finished
         return replace(finished, usage=_judged(finished.usage, self.choice.usage))
 
 
 def _judged(usage: Usage, verdict: Usage) -> Usage:
-    """A round's usage with a verdict's calls and tokens as a judge's."""
+    """Add a verdict's calls and tokens to a usage, as a judge's."""
     return add_judge_calls(
         usage,
         Usage(

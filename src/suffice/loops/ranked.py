@@ -26,14 +26,14 @@ from suffice.trace.rounds.records import Question, Round
 
 
 class GrowingLoop(SteppedLoop):
-    """Ranks once, filters the ranking, and shows a growing head of it; safe to use from several threads."""
+    """A loop that ranks once, filters the ranking, and shows more of its head in each round."""
 
     def steps(
         self, question: Question, retriever: Retriever, reads: RoundReads = EVERYTHING
     ) -> Iterator[Step]:
-        """Rounds as they are come to, up to the budget or until a round would add no passage.
+        """Yield rounds up to the budget, or until a round would add no passage.
 
-        Where passages were found and the filter drops them all, round 1 answers without any.
+        If the filter drops all passages found, round 1 answers without any.
         """
         loop = self.settings
         started = time.perf_counter()
@@ -64,7 +64,7 @@ VOTES = 3  # answers drawn a round under self_consistency unless samples says ot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetedSettings(LoopSettings):
-    """How rounds are made: round t shows the first ``start + (t - 1) * step`` passages (paper 2)."""
+    """Settings of rounds that show the first ``start + (t - 1) * step`` passages (paper 2)."""
 
     pipeline: ClassVar[str] = "budgeted"
     ranks_once: ClassVar[bool] = True
@@ -99,7 +99,7 @@ class BudgetedSettings(LoopSettings):
             )
 
     def settled(self, model: ChatModel) -> BudgetedSettings:
-        """The settings without ``auto``: log-probabilities where the model says that it gives them."""
+        """Return the settings without ``auto``: log-probabilities if the model says that it gives them."""
         gives = getattr(model, "supports_logprobs", lambda: None)()
         if self.certainty == "token_probability" and gives is False:
             raise UsageError(
@@ -116,26 +116,14 @@ class BudgetedSettings(LoopSettings):
         return self.certainty == "self_consistency"
 
     def shown(self, number: int) -> int:
-        """How many passages round ``number`` (from 1) shows, those of earlier rounds included."""
+        """Return the number of passages that rounds 1 to ``number`` show."""
         return self.start + (number - 1) * self.step
-
-
-class BudgetedPipeline(GrowingLoop):
-    """The loop of :class:`suffice.loops.ranked.GrowingLoop`, a few passages more a round."""
-
-    settings_type: ClassVar[type[LoopSettings]] = BudgetedSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CumulativeSettings(LoopSettings):
-    """How rounds are made: round t shows the first t passages."""
+    """Settings of rounds that show one more passage each."""
 
     pipeline: ClassVar[str] = "cumulative"
     ranks_once: ClassVar[bool] = True
     summary: ClassVar[str] = "one more passage a round"
-
-
-class CumulativePipeline(GrowingLoop):
-    """The loop of :class:`suffice.loops.ranked.GrowingLoop`, one passage more a round."""
-
-    settings_type: ClassVar[type[LoopSettings]] = CumulativeSettings

@@ -15,12 +15,12 @@ from suffice.loops.prompts import (
     Api,
     Prompt,
     SearchStep,
+    continued,
     in_reply,
     passage_lines,
     shelved,
 )
 from suffice.loops.query_loop import QueryChoice, QueryLoop, QueryLoopSettings
-from suffice.loops.steps import LoopSettings
 from suffice.scoring import normalize_answer
 from suffice.signals.asking.looks import one_turn_more
 from suffice.signals.evidence import one_line
@@ -32,7 +32,7 @@ _STOP = ("\nObservation", "\nQuestion:")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReactSettings(QueryLoopSettings):
-    """How rounds are made: thought and action, at most ``step`` new passages, an answer."""
+    """Settings of rounds with a thought and an action, at most ``step`` new passages, and an answer."""
 
     pipeline: ClassVar[str] = "react"
     summary: ClassVar[str] = "the model thinks, and chooses each round's query"
@@ -44,22 +44,21 @@ class ReactSettings(QueryLoopSettings):
 
 
 class ReactPipeline(QueryLoop):
-    """Chooses queries by thought and action (Yao et al. 2023).
+    """A loop that chooses queries by thought and action (Yao et al. 2023).
 
-    One greedy call a choice. An action that cannot be read, or that repeats an earlier query, is asked
-    for once more, with a reminder. If it cannot be read then either, the question is the query; a query
-    repeated again is sent, and finds what ranks next. An agent that may not finish is made to
-    search: a completion model goes on after ``Action: Search[``, a chat model is told so. One that
-    finishes all the same gets the question as its query.
+    Choosing a query is one greedy call. An action that cannot be read, or that repeats an earlier query, is
+    asked for once more, with a reminder. If the second reply cannot be read either, the question is the
+    query. A query repeated again is sent, and finds the next passages of the ranking. An agent that may not
+    finish must search: a completion model continues after ``Action: Search[``, a chat model is told so. If
+    it finishes again, the question is the query.
     """
 
-    settings_type: ClassVar[type[LoopSettings]] = ReactSettings
     settings: ReactSettings
 
     def choose(
         self, question: str, steps: Sequence[SearchStep], *, refused: QueryChoice | None = None
     ) -> QueryChoice:
-        """The action after these steps."""
+        """Return the action after these steps."""
         prompt = render_agent(question, steps, api=self.model.api)
         if refused is not None:
             text, usage = self._ask(render_once_more(prompt, refused.said), FORCED)
@@ -91,15 +90,15 @@ class ReactPipeline(QueryLoop):
         )
 
     def conversation(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
-        """Thoughts, actions and findings so far."""
+        """Return thoughts, actions and findings so far."""
         return _unlabelled(render_agent(question, steps, api=self.model.api))
 
     def answer_in_loop(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
-        """The agent is made to finish now: a completion model goes on after ``Action: Finish[``."""
+        """Return the prompt that makes the agent finish; a completion model continues ``Finish[``."""
         return one_turn_more(self.conversation(question, steps), *_NOW[self.model.api])
 
     def _ask(self, prompt: Prompt, label: str) -> tuple[str, Usage]:
-        """The reply, with the label that a completion model went on after, and what it cost."""
+        """Return the reply, with the label that a completion model continued, and its usage."""
         text, usage = greedy(self.model, prompt, self.settings.max_action_tokens, _STOP)
         return (f"{label}{text}" if isinstance(prompt, str) else text), usage
 
@@ -137,7 +136,7 @@ _FILLER = re.compile(r"^(?:for|query|with)\b[^\S\n]*[:=]?[^\S\n]*", re.IGNORECAS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentAction:
-    """What an agent wants: to search for ``argument``, or to finish with it; and what it thought."""
+    """What an agent wants: a search for ``argument``, or an end with that answer."""
 
     kind: Literal["search", "finish"]
     argument: str
@@ -145,7 +144,7 @@ class AgentAction:
 
 
 def parse_action(text: str) -> AgentAction | None:
-    """The first action, read tolerantly; ``None`` when there is none or it searches for nothing."""
+    """Return the first action of a reply, read tolerantly; ``None``: there is none, or its query is empty."""
     text = text[:MAX_REPLY_LETTERS]
     made_up = _OBSERVATION.search(text)
     plain = _MARKUP.sub("", text[: made_up.start()] if made_up else text)
@@ -166,7 +165,7 @@ def parse_action(text: str) -> AgentAction | None:
 
 
 def _argument(rest: str) -> str:
-    """What stands in the brackets, or to the end of the line where there are none or one is missing."""
+    """Return the text in the brackets, or to the end of the line if a bracket is missing."""
     match = _INPUT.match(rest)
     line = (match["rest"] if match else rest.partition("\n")[0]).strip()
     closing = _PAIRS.get(line[:1])
@@ -181,7 +180,7 @@ def _argument(rest: str) -> str:
 
 
 def _clean(argument: str) -> str:
-    """Without brackets and quotes around it, on one line."""
+    """Remove brackets and quotes around an argument, and put it on one line."""
     squeezed = " ".join(argument.split())[:_MAX_ARGUMENT].strip(_QUOTES)
     while squeezed and _PAIRS.get(squeezed[0]) == squeezed[-1]:
         squeezed = squeezed[1:-1].strip(_QUOTES)
@@ -189,7 +188,7 @@ def _clean(argument: str) -> str:
 
 
 def _thought(before: str) -> str:
-    """What was said before the action, without its label, on one line."""
+    """Return the text before the action, without its label, on one line."""
     return _THOUGHT.sub("", " ".join(before.split())).strip(" ->")[:_MAX_THOUGHT]
 
 
@@ -222,10 +221,10 @@ _NOW: Mapping[Api, tuple[str, str]] = {
     "completion": ("Thought: I finish now, with what the passages state.", "Action: Finish["),
     "chat": (f"Do not search any more. {ANSWER_NOW}", ""),
 }
-"""What makes the agent finish, and what a completion model goes on after."""
+"""What makes the agent finish, and what a completion model continues."""
 
 
-# question, then what is said and what is found, the last of which is nothing
+# the question, then every thought and action with its observation; that of the last action is empty
 _Trajectory = tuple[str, tuple[tuple[str, str], ...]]
 
 
@@ -234,46 +233,58 @@ def _observation(passages: Sequence[Passage], note: str = "") -> str:
     return "\n".join(["Observation:", *(passage_lines(passages) or [NOTHING_NEW]), *told])
 
 
+def said(action: AgentAction) -> str:
+    """Return thought and action in the form of the examples."""
+    verb = "Search" if action.kind == "search" else "Finish"
+    thought = f"Thought: {action.thought}\n" if action.thought else ""
+    return f"{thought}Action: {verb}[{action.argument}]"
+
+
+def _search(thought: str, query: str, *found: str) -> tuple[str, str]:
+    action = AgentAction(kind="search", argument=query, thought=thought)
+    return said(action), _observation(shelved(*found))
+
+
+def _finish(thought: str, answer: str) -> tuple[str, str]:
+    return said(AgentAction(kind="finish", argument=answer, thought=thought)), ""
+
+
 _EXAMPLES: tuple[_Trajectory, ...] = (
     (
         "Question: Who was the brother of the director of the film The Quiet Orchard?",
         (
-            (
-                "Thought: I need to know who directed The Quiet Orchard.\n"
-                "Action: Search[The Quiet Orchard film director]",
-                _observation(shelved("The Quiet Orchard", "The Ferry")),
+            _search(
+                "I need to know who directed The Quiet Orchard.",
+                "The Quiet Orchard film director",
+                *("The Quiet Orchard", "The Ferry"),
             ),
-            (
-                "Thought: The director is Bram Essiwick. His brother is not named yet.\n"
-                "Action: Search[Bram Essiwick brother]",
-                _observation(shelved("Bram Essiwick")),
+            _search(
+                "The director is Bram Essiwick. His brother is not named yet.",
+                "Bram Essiwick brother",
+                "Bram Essiwick",
             ),
-            (
-                "Thought: The passages state the director and his brother, Dorrit Essiwick.\n"
-                "Action: Finish[Dorrit Essiwick]",
-                "",
+            _finish(
+                "The passages state the director and his brother, Dorrit Essiwick.",
+                "Dorrit Essiwick",
             ),
         ),
     ),
     (
         "Question: Who opened the older of the Hollin Bridge and the Saltmere Bridge?",
         (
-            (
-                "Thought: I need to know when each bridge was opened and by whom. First the Hollin "
-                "Bridge.\n"
-                "Action: Search[Hollin Bridge opened]",
-                _observation(shelved("Hollin Bridge", "Hollin")),
+            _search(
+                "I need to know when each bridge was opened and by whom. First the Hollin Bridge.",
+                "Hollin Bridge opened",
+                *("Hollin Bridge", "Hollin"),
             ),
-            (
-                "Thought: The Hollin Bridge was opened in 1877 by Dorrit Vane. Now the other bridge.\n"
-                "Action: Search[Saltmere Bridge opened]",
-                _observation(shelved("Saltmere Bridge")),
+            _search(
+                "The Hollin Bridge was opened in 1877 by Dorrit Vane. Now the other bridge.",
+                "Saltmere Bridge opened",
+                "Saltmere Bridge",
             ),
-            (
-                "Thought: 1851 is before 1877, so the Saltmere Bridge is older, opened by Piers "
-                "Okonwe.\n"
-                "Action: Finish[Piers Okonwe]",
-                "",
+            _finish(
+                "1851 is before 1877, so the Saltmere Bridge is older, opened by Piers Okonwe.",
+                "Piers Okonwe",
             ),
         ),
     ),
@@ -281,53 +292,42 @@ _EXAMPLES: tuple[_Trajectory, ...] = (
         "Question: In what year was the village where the keeper of the Ostrel Lighthouse was born "
         "granted market rights?",
         (
-            (
-                "Thought: I need to know who keeps the Ostrel Lighthouse.\n"
-                "Action: Search[Ostrel Lighthouse keeper]",
-                _observation(shelved("Ostrel Lighthouse")),
+            _search(
+                "I need to know who keeps the Ostrel Lighthouse.",
+                "Ostrel Lighthouse keeper",
+                "Ostrel Lighthouse",
             ),
-            (
-                "Thought: The keeper is Jora Pell. Where she was born is missing.\n"
-                "Action: Search[Jora Pell birthplace]",
-                _observation(shelved("Jora Pell")),
+            _search(
+                "The keeper is Jora Pell. Where she was born is missing.",
+                "Jora Pell birthplace",
+                "Jora Pell",
             ),
-            (
-                "Thought: She was born in Wexcombe. The year of its market rights is missing.\n"
-                "Action: Search[Wexcombe market rights]",
-                _observation(shelved("Wexcombe")),
+            _search(
+                "She was born in Wexcombe. The year of its market rights is missing.",
+                "Wexcombe market rights",
+                "Wexcombe",
             ),
-            (
-                "Thought: The passages state that Wexcombe was granted market rights in 1417.\n"
-                "Action: Finish[1417]",
-                "",
-            ),
+            _finish("The passages state that Wexcombe was granted market rights in 1417.", "1417"),
         ),
     ),
 )
 
 
-def said(action: AgentAction) -> str:
-    """Thought and action in the form of the examples."""
-    verb = "Search" if action.kind == "search" else "Finish"
-    thought = f"Thought: {action.thought}\n" if action.thought else ""
-    return f"{thought}Action: {verb}[{action.argument}]"
-
-
 def render_agent(question: str, steps: Sequence[SearchStep], *, api: Api) -> Prompt:
-    """What is asked after these steps."""
+    """Return the prompt after these steps."""
     trajectory = (
         f"Question: {one_line(question)}",
         tuple((step.said, _observation(step.found, step.note)) for step in steps),
     )
     if api == "completion":
-        worked = "\n\n".join(_lines(*example) for example in _EXAMPLES)
-        return f"{_INSTRUCTIONS}\n\n{worked}\n\n{_lines(*trajectory)}\n{LABEL}"
+        worked = (_lines(*example) for example in _EXAMPLES)
+        return continued(_INSTRUCTIONS, worked, _lines(*trajectory), LABEL)
     first, *turns = [turn for example in (*_EXAMPLES, trajectory) for turn in _turns(*example)]
     return (replace(first, content=f"{_INSTRUCTIONS}\n\n{first.content}"), *turns)
 
 
 def render_repair(prompt: Prompt, reply: str, *, repeated: bool = False) -> Prompt:
-    """What is asked when no action could be read out of the reply to a prompt, or a repeated one was."""
+    """Return the prompt after a reply without a readable action, or with a repeated one."""
     shown, reminder = one_line(reply), _REPEATED if repeated else _REMINDER
     if isinstance(prompt, str):
         return f"{prompt.removesuffix(LABEL)}{shown}\n{reminder}\n{REPAIR_LABEL}"
@@ -335,7 +335,7 @@ def render_repair(prompt: Prompt, reply: str, *, repeated: bool = False) -> Prom
 
 
 def render_once_more(prompt: Prompt, finish: str) -> Prompt:
-    """What is asked when the reply to a prompt was to finish, and another search is wanted."""
+    """Return the prompt that asks for another search after a reply that finishes."""
     if isinstance(prompt, str):
         return prompt.removesuffix(LABEL) + FORCED
     return in_reply(prompt, finish, _ONCE_MORE)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, cast
+from typing import Annotated, Any, ClassVar, Self
 
 from suffice.contracts import ChatModel, Encoder, PassageFilter, Retriever
 from suffice.errors import UsageError
@@ -17,6 +16,7 @@ from suffice.loops.calls import (
     ask_answer,
     ask_majority,
     draft_of,
+    reply_of,
     usage_sum,
 )
 from suffice.loops.prompts import Prompt, render_closed_book, render_prompt
@@ -27,29 +27,26 @@ from suffice.signals.asking.meaning_clusters import check_clustering, check_cosi
 from suffice.signals.asking.whole_record import KeptEncoder
 from suffice.trace.rounds.records import LoopView, Passage, Question, Round, with_draft
 
-if TYPE_CHECKING:
-    from suffice.loops.query_loop import After
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopSettings(AnswerSettings):
-    """How rounds are made: what a loop says of itself. Loops state their own defaults and add fields.
+    """Settings of how a loop makes its rounds. Loops state their own defaults and add fields.
 
     A field with an :class:`suffice.options.Option` is an option of the commands that run loops.
     """
 
-    pipeline: ClassVar[str]  # the loop's name
-    summary: ClassVar[str]  # what it does, in a line's part
+    pipeline: ClassVar[str]
+    summary: ClassVar[str]
     default_rule: ClassVar[str] = "answer_repeats and not abstained"
-    """What stops it live where no policy is named."""
+    """The rule that stops the loop live if no policy is named."""
     compares_evidence: ClassVar[bool] = False
-    """Whether its recordings compare answers with their evidence wherever there is an encoder."""
+    """Whether its recordings compare answers with their evidence if there is an encoder."""
     converses: ClassVar[bool] = False
     """Whether the loop is a conversation, at whose end the answer can be asked for."""
     ranks_once: ClassVar[bool] = False
     """Whether later rounds show more of one ranking, so that a fixed budget is one call."""
     settles: ClassVar[tuple[str, ...]] = ()
-    """Settings that depend on what the model gives; see :meth:`settled`."""
+    """Settings that depend on the model; see :meth:`settled`."""
 
     rounds: Annotated[int, Option(help="full budget", metavar="R", at_least=1)] = 5
     samples: Annotated[
@@ -86,11 +83,11 @@ class LoopSettings(AnswerSettings):
 
     @classmethod
     def writing(cls, signals: Collection[str]) -> dict[str, Any]:
-        """The settings under which rounds carry those of these recorded signals that the loop can ask for."""
+        """Return the settings that make rounds carry these recorded signals, if the loop can ask for them."""
         return {"judge": JUDGE_SUPPORT.name in signals}
 
     def settled(self, model: ChatModel) -> Self:
-        """The settings with nothing left to what the model gives."""
+        """Return the settings with nothing left that depends on the model."""
         del model
         return self
 
@@ -101,27 +98,27 @@ class LoopSettings(AnswerSettings):
 
     @property
     def writes(self) -> frozenset[str]:
-        """Names of the recorded signals that the rounds carry of themselves."""
+        """Names of the recorded signals that the rounds carry."""
         return frozenset()
 
     @property
     def calls(self) -> int:
-        """Calls to the model that a round takes at most, where none has to be repeated."""
+        """The most model calls of a round, if none is repeated."""
         return (0 if self.majority else 1) + self.samples + self.judge + self.own_calls
 
     @property
     def own_calls(self) -> int:
-        """Those of them that neither answer nor rate an answer."""
+        """The number of these calls that neither answer nor rate an answer."""
         return 0
 
     def shown(self, number: int) -> int:
-        """How many passages round ``number`` (from 1) shows, those of earlier rounds included."""
+        """Return the number of passages that rounds 1 to ``number`` show."""
         return number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundReads:
-    """What is read of rounds before the loop ends; by default all that its settings make."""
+    """The parts of rounds that are read before the loop ends; by default all that its settings make."""
 
     answers: bool = True
     at_end: bool = True
@@ -131,12 +128,7 @@ EVERYTHING = RoundReads()
 
 
 class SteppedLoop(ABC):
-    """A loop over one question at a time; safe to use from several threads.
-
-    ``settings`` are those given with nothing left to what the model gives.
-    """
-
-    settings_type: ClassVar[type[LoopSettings]]
+    """A loop over one question at a time; safe to use from several threads."""
 
     def __init__(
         self,
@@ -165,15 +157,15 @@ class SteppedLoop(ABC):
     def steps(
         self, question: Question, retriever: Retriever, reads: RoundReads = EVERYTHING
     ) -> Iterator[Step]:
-        """The rounds as they are come to, up to the budget."""
+        """Yield the rounds one by one, up to the budget."""
 
     def rounds(self, question: Question, retriever: Retriever) -> Iterator[Round]:
-        """Rounds as they happen, up to the budget, each with all that the settings ask for."""
+        """Yield complete rounds, each with everything that the settings ask for."""
         for step in self.steps(question, retriever):
             yield step.finished()
 
     def closed_book(self, question: Question) -> Round:
-        """Round 0: the model's answer without passages, one greedy call."""
+        """Return round 0: the model's answer without passages, by one greedy call."""
         started = time.perf_counter()
         prompt = render_closed_book(question.text, api=self.model.api, name=self.settings.prompt)
         call = AnswerCall(prompt=prompt, question_id=question.id, number=0)
@@ -181,15 +173,15 @@ class SteppedLoop(ABC):
         return timed(replace(answered, passages=()), started)
 
     def kept(self, passages: Sequence[Passage]) -> tuple[Passage, ...]:
-        """Those the filter lets through."""
+        """Return the passages that the filter keeps."""
         return tuple(passages if self._filter is None else self._filter.keep(passages))
 
     def evidence_prompt(self, question: Question, shown: Sequence[Passage]) -> Prompt:
-        """What asks for the answer from all the passages shown so far."""
+        """Return the prompt for the answer from all passages shown so far."""
         return render_prompt(question.text, shown, api=self.model.api, name=self.settings.prompt)
 
     def beside(self, question: Question, rounds: tuple[Round, ...], *, rate: bool) -> Round:
-        """The last round with what the encoder and the judge find."""
+        """Return the last round with the values of encoder and judge."""
         if self._encoder is not None:
             started = time.perf_counter()
             encoded = with_evidence(LoopView(question.text, rounds), self._encoder)
@@ -201,12 +193,9 @@ class SteppedLoop(ABC):
         return rounds[-1]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Step:
-    """A round that a loop has come to: what it ``found``, and earlier ones ``before`` it, without answers.
-
-    ``then`` is what the loop asks about the round after its answer.
-    """
+    """A round after its retrieval (``found``), and the ``before`` rounds without answers."""
 
     loop: SteppedLoop
     question: Question
@@ -214,25 +203,24 @@ class Step:
     before: tuple[Round, ...]
     prompt: Callable[[], Prompt]
     reads: RoundReads = EVERYTHING
-    then: After | None = None
 
     @property
     def number(self) -> int:
-        """From 1."""
+        """The round's number, from 1."""
         return len(self.before) + 1
 
     @property
     def last(self) -> bool:
-        """Whether the loop's budget ends with it."""
+        """Whether it is the last round of the budget."""
         return self.number == self.loop.settings.rounds
 
     @property
     def reads_more(self) -> bool:
-        """Whether samples, verdicts and ratings are read of it."""
+        """Whether its samples, verdicts and ratings are read."""
         return self.reads.at_end or not self.last
 
     def _asked(self) -> Round:
-        """The round with what is read of its answer and samples."""
+        """Return the round with the parts of its answer and samples that are read."""
         settings, reads = self.loop.settings, self.reads
         samples = settings.samples if self.reads_more or settings.majority else 0
         if not (reads.answers or (samples and not settings.majority)):
@@ -241,32 +229,21 @@ class Step:
         made = self._ask(samples, greedy=reads.answers)
         before = self.found.usage
         spent = usage_sum(replace(made.usage, latency_s=0.0), before)
-        with_answer = replace(
-            self.found,
-            answer=made.answer,
-            response=made.response,
-            tokens=made.tokens,
-            samples=made.samples,
-            verbalized_confidence=made.verbalized_confidence,
-            parse_failure=made.parse_failure,
-            usage=replace(spent, retrievals=before.retrievals, rerank_calls=before.rerank_calls),
-        )
+        usage = replace(spent, retrievals=before.retrievals, rerank_calls=before.rerank_calls)
+        with_answer = replace(self.found, answer=made.answer, **reply_of(made), usage=usage)
         return timed(with_answer, started)
 
     def finished(self) -> Round:
-        """The round with its answer, and what is asked and measured after it."""
-        asked = self._asked()
-        followed = asked if self.then is None else self.then(asked)
-        rounds = (*self.before, followed)
+        """Return the round with its answer, and everything that is asked and measured after it."""
+        rounds = (*self.before, self._after(self._asked()))
         return self.loop.beside(self.question, rounds, rate=self.reads_more)
 
     def answered(self, finished: Round, tell: Callable[[str], None] | None = None) -> Round:
-        """The finished round as the last of its loop, with an answer, asked for now unless it has one.
+        """Return the finished round as the last of its loop; asks for its answer if it has none.
 
         ``tell`` gets the reply piece by piece; see :class:`suffice.contracts.GenerationRequest`.
         """
-        if self.then is not None:
-            finished = self.then.ended(finished)
+        finished = self._ended(finished)
         if finished.answer is not None:
             return finished
         started, settings = time.perf_counter(), self.loop.settings
@@ -274,10 +251,18 @@ class Step:
         draft = draft_of(made, seconds=time.perf_counter() - started)
         return with_draft(finished, draft, probed=None)
 
+    def _after(self, answered: Round) -> Round:
+        """Return the round with what the loop asks after its answer."""
+        return answered
+
+    def _ended(self, finished: Round) -> Round:
+        """Return the last round of a stopped loop, with the usage of all calls made after it."""
+        return finished
+
     def _ask(
         self, samples: int, *, greedy: bool = True, tell: Callable[[str], None] | None = None
     ) -> Round:
-        """A round of the answer and so many samples; without ``greedy`` of these alone."""
+        """Return a round of the answer and samples; without ``greedy``, of samples alone."""
         model, settings = self.loop.model, self.loop.settings
         call = AnswerCall(prompt=self.prompt(), question_id=self.question.id, number=self.number)
         if settings.majority:
@@ -286,7 +271,7 @@ class Step:
 
 
 def retrieved(finished: Round, query: str, ranked: Sequence[Passage]) -> Round:
-    """The round with what its query gave and cost."""
+    """Return the round with the scores and usage of its query."""
     # a reranker leaves its own order; these are the retriever's scores, best first
     scores = sorted(
         (passage.score for passage in ranked if passage.score is not None), reverse=True
@@ -301,46 +286,6 @@ def retrieved(finished: Round, query: str, ranked: Sequence[Passage]) -> Round:
 
 
 def timed(finished: Round, started: float) -> Round:
-    """The round with the seconds since ``started`` added to its latency."""
+    """Add the seconds since ``started`` to the round's latency."""
     latency = (finished.usage.latency_s or 0.0) + time.perf_counter() - started
     return replace(finished, usage=replace(finished.usage, latency_s=latency))
-
-
-# the line that brings a loop: its name, its module and its class
-_PIPELINES = {
-    "cumulative": "suffice.loops.ranked:CumulativePipeline",
-    "budgeted": "suffice.loops.ranked:BudgetedPipeline",
-    "iterative": "suffice.loops.follow_up:IterativePipeline",
-    "chain": "suffice.loops.follow_up:ChainPipeline",
-    "react": "suffice.loops.react:ReactPipeline",
-}
-
-
-def _pipeline(name: str) -> type[SteppedLoop]:
-    module, _, named = _PIPELINES[name].partition(":")
-    return cast("type[SteppedLoop]", getattr(import_module(module), named))
-
-
-class _Loops(Mapping[str, type[LoopSettings]]):
-    def __getitem__(self, name: str) -> type[LoopSettings]:
-        return _pipeline(name).settings_type
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_PIPELINES)
-
-    def __len__(self) -> int:
-        return len(_PIPELINES)
-
-
-LOOPS: Mapping[str, type[LoopSettings]] = _Loops()  # the settings of each loop by its name
-
-
-def make_pipeline(
-    model: ChatModel,
-    settings: LoopSettings,
-    encoder: Encoder | None = None,
-    passage_filter: PassageFilter | None = None,
-) -> SteppedLoop:
-    """The loop that the settings are of."""
-    make = _pipeline(settings.pipeline)
-    return make(model, settings, encoder=encoder, passage_filter=passage_filter)

@@ -52,11 +52,10 @@ Entry = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Contents(Tabular):
-    """What a record holds.
+    """Hold what a record contains.
 
-    ``groups`` counts questions that share a split, a type, a data set, a model or a loop (``what``). Of
-    ``columns``, ``empty`` is the share of rows that are null; of ``signals``, ``undefined`` that of rounds
-    without a value.
+    ``groups`` counts questions by split, type, data set, model or loop (``what``). In ``columns``, ``empty``
+    is the share of null rows. In ``signals``, ``undefined`` is the share of rounds without a value.
     """
 
     source: str
@@ -77,7 +76,7 @@ class Contents(Tabular):
     notes: tuple[str, ...]
 
     def tables(self) -> Sequence[Table]:
-        """The record, its groups, its columns and its signals, as far as there are any."""
+        """Return tables of the record, its groups, columns and signals; leave out empty ones."""
         groups = [
             (one["what"], one["name"] or "(none)", one["questions"], one["labelled"], one["rounds"])
             for one in self.groups
@@ -113,7 +112,7 @@ class Contents(Tabular):
 
 
 def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
-    """What the record at ``path`` holds.
+    """Return what the record at ``path`` holds.
 
     Parameters
     ----------
@@ -147,16 +146,14 @@ def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
         columns=tuple(_columns(source)),
         signals=tuple(signal for signal in signals if signal["undefined"] < 1.0),
         lacking={
-            **{
-                name: why.why
-                for name, spec in SIGNALS.items()
-                if name not in given and (why := lack(spec, traces)) is not None
-            },
-            **{
-                signal["name"]: "it is undefined in every round"
-                for signal in signals
-                if signal["undefined"] == 1.0
-            },
+            name: why.why
+            for name, spec in SIGNALS.items()
+            if name not in given and (why := lack(spec, traces)) is not None
+        }
+        | {
+            signal["name"]: "it is undefined in every round"
+            for signal in signals
+            if signal["undefined"] == 1.0
         },
         run=traces.origin.run,
         notes=(
@@ -190,7 +187,7 @@ def _groups(source: TraceInspection) -> Iterator[Entry]:
 
 
 def _columns(source: TraceInspection) -> Iterator[Entry]:
-    """Those of the schema first, as they stand in the first file that has them."""
+    """Describe the columns: those of the schema first, then the others in file order."""
     table = one_table((source.traces.table, source.traces.closed_book))
     types = {column.name: column.type for part in reversed(source.parts) for column in part.stored}
     meanings = {column.name: column.meaning for column in COLUMNS}
@@ -248,7 +245,7 @@ _MOST_TOLD = 3
 def unlike(
     numbers: Mapping[str, NDArray[np.float64]], some: NDArray[np.bool_], others: NDArray[np.bool_]
 ) -> tuple[Entry, ...]:
-    """Numbers of questions, (n_questions,) each, whose means differ; the surest first. NaN is left out."""
+    """Return the numbers (n_questions,) whose means differ between two groups, the most certain first."""
     found = []
     for name, values in numbers.items():
         sides = [values[side & ~np.isnan(values)] for side in (some, others)]
@@ -263,11 +260,11 @@ def unlike(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exploration:
-    """How the draws of a record came out.
+    """Hold checks of a record's random exploration.
 
-    ``shares`` has one entry a ``propensity``: of ``stopped`` questions whose policy said stop how many ran on
-    (``explored``), with the ``p_value`` of the exact binomial test, two-sided. ``labels`` says how those were
-    labelled (``None``: all alike), ``unlike`` where the labelled ones differ from the others.
+    ``shares`` has one entry per ``propensity``. It counts questions whose policy said stop (``stopped``) and
+    those that ran on (``explored``). ``p_value`` is the exact two-sided binomial test. ``labels`` compares
+    label rates; ``None`` means equal ones. ``unlike`` lists where labeled questions differ from the others.
     """
 
     shares: tuple[Entry, ...]
@@ -275,7 +272,7 @@ class Exploration:
     unlike: tuple[Entry, ...] = ()
 
     def notes(self) -> list[str]:
-        """A sentence on each check, with its numbers."""
+        """Return a sentence on each check, with its numbers."""
         notes = []
         for share in self.shares:
             fits = "as promised" if share["p_value"] >= _ALARM else "NOT AS PROMISED"
@@ -312,18 +309,20 @@ _WRONG = (
 
 
 def exploration(seen: Seen, labelled: NDArray[np.bool_]) -> Exploration:
-    """Checks of the draws, given of every question, (n_questions,), whether it is labelled."""
+    """Check the draws of a record; ``labelled`` (n_questions,) says which questions are labeled."""
     drawn = seen.explored | seen.stood_for
-    groups = [
-        drawn & (seen.propensity == propensity) for propensity in np.unique(seen.propensity[drawn])
-    ]
+    shares = []
+    for propensity in np.unique(seen.propensity[drawn]).tolist():
+        group = drawn & (seen.propensity == propensity)
+        stopped, explored = int(group.sum()), int(seen.explored[group].sum())
+        low = float(binomial_cdf(explored, stopped, propensity))
+        high = 1.0 - (float(binomial_cdf(explored - 1, stopped, propensity)) if explored else 0.0)
+        p = min(1.0, 2 * min(low, high))
+        shares.append(
+            {"propensity": propensity, "stopped": stopped, "explored": explored, "p_value": p}
+        )
     return Exploration(
-        shares=tuple(
-            _share(
-                float(seen.propensity[group][0]), int(group.sum()), int(seen.explored[group].sum())
-            )
-            for group in groups
-        ),
+        shares=tuple(shares),
         labels=_labelling(seen, labelled),
         unlike=unlike(
             {**seen.signals, "the stop": seen.until.astype(np.float64)},
@@ -335,16 +334,7 @@ def exploration(seen: Seen, labelled: NDArray[np.bool_]) -> Exploration:
 
 def _labelling(seen: Seen, labelled: NDArray[np.bool_]) -> Entry | None:
     arms = [(int(labelled[arm].sum()), int(arm.sum())) for arm in (seen.explored, seen.stood_for)]
-    if not all(size for _, size in arms) or sum(some for some, _ in arms) in (
-        0,
-        sum(n for _, n in arms),
-    ):
+    alike = {0, sum(size for _, size in arms)}  # all labelled, or none
+    if not all(size for _, size in arms) or sum(some for some, _ in arms) in alike:
         return None
     return {"explored": arms[0], "cut": arms[1], "p_value": fisher_p_value(*arms)}
-
-
-def _share(propensity: float, stopped: int, explored: int) -> Entry:
-    low = float(binomial_cdf(explored, stopped, propensity))
-    high = 1.0 - (float(binomial_cdf(explored - 1, stopped, propensity)) if explored else 0.0)
-    both = min(1.0, 2 * min(low, high))
-    return {"propensity": propensity, "stopped": stopped, "explored": explored, "p_value": both}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +27,7 @@ from suffice.trace.rounds.trace_set import TraceSet
 
 
 def cost_reads(specs: Iterable[SignalSpec]) -> CostReads:
-    """What a policy that reads these signals pays for."""
+    """Return what a policy that reads these signals pays for."""
     specs = tuple(specs)
     charges = {charge for spec in specs for charge in spec.charges}
     return CostReads(
@@ -41,34 +40,34 @@ def cost_reads(specs: Iterable[SignalSpec]) -> CostReads:
 
 
 def policy_reads(policy: StopPolicy, budget: int | None = None) -> CostReads:
-    """What a policy pays for that is run to a budget of rounds (``None``: the record's)."""
+    """Return what a policy pays for up to a budget of rounds (``None``: the record's)."""
     sets = policy.facts.coverage is not None
     return replace(cost_reads(policy.specs), until=budget, at_end=sets)
 
 
 def paid_together(reads: CostReads, choosing: CostReads | None) -> CostReads:
-    """What whoever reads so much pays for who also chooses among answers; ``None``: nobody chooses."""
+    """Add what it costs to choose among answers; ``None``: nobody chooses."""
     if choosing is None:
         return reads
-    return CostReads(
+    return replace(
+        reads,
         answers=True,
         samples=reads.samples or choosing.samples,
         verdicts=reads.verdicts or choosing.verdicts,
         looks=reads.looks | choosing.looks,
         reranks=reads.reranks or choosing.reranks,
-        until=reads.until,
         at_end=True,
     )
 
 
 def fixed_stops(last_rounds: NDArray[np.int16], budget: int) -> NDArray[np.int16]:
-    """The rounds at which fixed-1 .. fixed-``budget`` end each question, (n_questions, budget)."""
+    """Return the rounds at which fixed-1 .. fixed-``budget`` stop, (n_questions, budget)."""
     return np.minimum(np.arange(1, budget + 1), last_rounds[:, None]).astype(np.int16)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostAxis:
-    """The cost that policies are compared at; without a unit it is a count."""
+    """Name the cost that compares policies; a cost without a unit is a count."""
 
     name: str
     label: str
@@ -77,12 +76,12 @@ class CostAxis:
 
     @property
     def per_question(self) -> str:
-        """Its name on an axis."""
+        """Return its name on an axis."""
         return f"{self.label} per question{f', {self.unit}' if self.unit else ''}"
 
     @property
     def head(self) -> tuple[str, str]:
-        """Its name above a column, in two lines."""
+        """Return its name above a column, in two lines."""
         if self.unit:
             return self.label, self.unit
         first, _, last = self.label.rpartition(" ")
@@ -98,7 +97,7 @@ KnownCosts = Mapping[str, "NDArray[np.float64] | None"]
 
 
 class CostBook:
-    """Costs at every stop of one trace set by what is read; each combination is computed once."""
+    """Compute the costs of every stop of a trace set, once for each set of things read."""
 
     def __init__(
         self,
@@ -114,33 +113,31 @@ class CostBook:
         self._at_stops: dict[CostReads, KnownCosts] = {}
 
     def at_stops(self, reads: CostReads) -> KnownCosts:
-        """Each cost of stopping after each round, (n_questions, n_rounds); ``None``: unknown."""
+        """Return each cost of stopping after each round, (n_questions, n_rounds); ``None``: unknown."""
         reads = paid_together(reads, self._choosing)
         if reads not in self._at_stops:
             self._at_stops[reads] = stop_costs(self._record, reads=reads, model=self._model)
         return self._at_stops[reads]
 
     def at_least(self, reads: CostReads) -> KnownCosts:
-        """What stops after each round or any later one cost at least, (n_questions, n_rounds)."""
+        """Return lower bounds of the cost of stopping after each round or later."""
         reads = paid_together(reads, self._choosing)
         return stop_costs(self._record, reads=reads, model=self._model, answered=False)
 
     def known(self, axis: CostAxis, reads: CostReads) -> NDArray[np.float64]:
-        """What stopping after each round costs at an axis chosen for these reads, (n_questions, n_rounds)."""
+        """Return the cost of stopping after each round on the chosen axis, (n_questions, n_rounds)."""
         paid = self.at_stops(reads)[axis.name]
         if paid is None:
             raise InternalError(f"cost {axis.name!r} was chosen as the axis and is unknown")
         return paid
 
     def of_fixed(self, name: str) -> NDArray[np.float64] | None:
-        """What fixed-1 .. fixed-R cost each question, (n_questions, n_rounds); ``None``: unknown."""
+        """Return the cost of fixed-1 .. fixed-R per question, (n_questions, n_rounds); ``None``: unknown."""
         paid = self.at_stops(CostReads())[name]
-        return None if paid is None else np.take_along_axis(paid, self.fixed_stops - 1, axis=1)
-
-    @cached_property
-    def fixed_stops(self) -> NDArray[np.int16]:
-        """The rounds at which fixed-1 .. fixed-R end each question, (n_questions, n_rounds)."""
-        return fixed_stops(self._traces.last_rounds, self._traces.n_rounds)
+        if paid is None:
+            return None
+        stops = fixed_stops(self._traces.last_rounds, self._traces.n_rounds)
+        return np.take_along_axis(paid, stops - 1, axis=1)
 
     def axis(
         self,
@@ -150,7 +147,7 @@ class CostBook:
         capped: bool = False,
         beside: CostBook | None = None,
     ) -> CostAxis:
-        """The cost ``wanted``; ``None``: that of :func:`usual_axis`."""
+        """Return the cost ``wanted``; ``None`` takes that of :func:`usual_axis`."""
         everyone = {"fixed-k": CostReads(), **readers}
         if wanted is None:
             of_fixed = self.usual(everyone.values())
@@ -168,7 +165,7 @@ class CostBook:
         return CostAxis(name=cost.name, label=cost.label, unit=cost.unit)
 
     def usual(self, readings: Iterable[CostReads]) -> dict[str, NDArray[np.float64]]:
-        """The usual costs known for all who read so much: what fixed-1 .. fixed-R pay, (n_rounds,) means."""
+        """Return the mean cost of fixed-1 .. fixed-R, (n_rounds,), for usual costs that all readers know."""
         readings = tuple(readings)
         return {
             name: paid.mean(axis=0)
@@ -178,7 +175,7 @@ class CostBook:
         }
 
     def notes(self, axis: CostAxis) -> list[str]:
-        """What a reader of figures at this cost must know."""
+        """Return what a reader of figures at this cost must know."""
         notes = [axis.reason] if axis.reason else []
         model, traces = self._model, self._traces
         if model.charge == "published":
@@ -207,7 +204,7 @@ class CostBook:
         return notes
 
     def why_unknown(self, name: str, reads: CostReads) -> str:
-        """What the record lacks for a cost; empty: nothing."""
+        """Say what the record lacks for a cost; empty if nothing."""
         reads = paid_together(reads, self._choosing)
         try:
             cost_matrix(self._record, name, reads=reads, model=self._model)
@@ -219,11 +216,10 @@ class CostBook:
 def usual_axis(
     known: Mapping[str, NDArray[np.float64]], model: CostModel, *, capped: bool = False
 ) -> CostAxis:
-    """What policies are compared at where no cost is named, and why not at an earlier one of the usual.
+    """Choose the cost that compares policies if none is named, and give the reason.
 
-    ``known`` holds those of :data:`suffice.costs.usage.USUAL_COSTS` that are known for every policy, and
-    what fixed-1 .. fixed-R pay a question, (n_rounds,): the first in which these differ is taken. A number
-    that caps an unnamed cost is one of model calls, or of rounds.
+    ``known`` holds usual costs that every policy knows, as means of fixed-1 .. fixed-R, (n_rounds,). The
+    first one whose means differ is taken. A cap without a name caps model calls, or rounds.
     """
     fit = (name for name in USUAL_COSTS if name in known and np.ptp(known[name]) > _ALIKE)
     chosen = next((n for n in _CAPPED if n in known) if capped else fit, "rounds")
@@ -244,7 +240,7 @@ def usual_axis(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostChange:
-    """What a question costs at the full budget and under a policy; ``None``: unknown."""
+    """Hold the cost of a question at the full budget and under a policy; ``None``: unknown."""
 
     name: str
     label: str
@@ -253,14 +249,14 @@ class CostChange:
 
     @property
     def change(self) -> float | None:
-        """The share by which it rises, negative where it falls; ``None``: unknown, or the full one is 0."""
+        """Return the relative change, negative for savings; ``None`` if unknown or the full cost is 0."""
         return self.own / self.full - 1.0 if self.full and self.own is not None else None
 
 
 def cost_changes(
     full: Mapping[str, float | None], own: Mapping[str, float | None]
 ) -> tuple[CostChange, ...]:
-    """Rounds, model calls, tokens, retrievals, seconds and dollars side by side, given costs by name."""
+    """Compare rounds, model calls, tokens, retrievals, seconds and dollars, given costs by name."""
 
     def known(name: str) -> bool:
         return full.get(name) is not None and own.get(name) is not None
@@ -281,7 +277,7 @@ def shared_axis(
     *,
     capped: bool = False,
 ) -> CostAxis:
-    """One cost for several parts of a record, see :meth:`CostBook.axis`; rounds where they differ."""
+    """Choose one cost for several parts of a record; rounds if their usual costs differ."""
     axes = [book.axis(wanted, readers, capped=capped) for book in books]
     return axes[0] if len({axis.name for axis in axes}) == 1 else books[0].axis("rounds", readers)
 
@@ -294,10 +290,10 @@ def mean_costs(
     *,
     weighted: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None = None,
 ) -> NDArray[np.float64]:
-    """What rules that stop at ``stops`` (n_rules, n_questions) cost a question, (n_rules,).
+    """Return the mean cost per question of rules that stop at ``stops`` (n_rules, n_questions), (n_rules,).
 
-    ``reads`` is what each of them pays for, of which the axis is known. ``weighted`` gives costs
-    (n_questions, n_rounds) as they count in a mean, on records with cut questions.
+    ``reads`` says what each rule pays for; the axis is known for it. ``weighted`` reweights costs
+    (n_questions, n_rounds) of records with cut questions.
     """
     costs = np.empty(len(stops))
     rows = np.arange(stops.shape[1])

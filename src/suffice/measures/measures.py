@@ -35,16 +35,21 @@ from suffice.measures.seen import Seen, seen_of
 from suffice.measures.shards import Kept, Shard, map_shards, shards_of
 from suffice.scoring import F1_KINDS, METRICS, F1Kind, Metric, MetricName, ScoreName
 from suffice.signals.known_signals import SignalSpec
-from suffice.signals.signal_table import SignalTable, first_stops, specs_for
+from suffice.signals.signal_table import SignalTable, first_stops, signal_table, specs_for
 from suffice.stats.units import numbered_units
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.trace_set import TraceSet, is_veiled
 
 Array = NDArray[np.float64]
+_RETRIEVAL = (RetrievalColumn("precision"), RetrievalColumn("recall"))
+
+
+# what every replay of a large record asks for besides
+_OF_REPLAYS = (UNITS, *_RETRIEVAL, lengths_of("passages"), lengths_of("samples"))
 
 
 class _Columns:
-    """Columns over all questions of a trace set, by key; each knows which questions it is filled for."""
+    """Keep columns over all questions of a trace set, and for which questions each is computed."""
 
     def __init__(
         self, traces: TraceSet, recorded: TraceSet | None = None, executor: Executor | None = None
@@ -53,16 +58,14 @@ class _Columns:
         self.executor = executor
         self._relabels = recorded is not None
         self._recorded = traces if recorded is None else recorded
-        self._shards: tuple[bytes, tuple[Shard, ...]] = (
-            b"",
-            (),
-        )  # those of the last questions asked for
+        # those of the questions that were last asked for
+        self._shards: tuple[bytes, tuple[Shard, ...]] = b"", ()
         self.kept: Kept | None = Kept.of(self._recorded)
         self._values: dict[MeasuredColumn, Array] = {}  # (n_rounds or 1, n_questions) each
         self._filled: dict[MeasuredColumn, NDArray[np.bool_]] = {}  # (n_questions,) each
 
     def lacking(self, key: MeasuredColumn, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Those of the questions for which the column is not known yet."""
+        """Return the questions for which the column is not computed yet."""
         if key not in self._filled and self.kept is not None and (name := self._name(key)):
             held = self.kept.read(name)
             if held is not None:
@@ -76,7 +79,7 @@ class _Columns:
     def compute(
         self, keys: Sequence[MeasuredColumn], rows: NDArray[np.intp], part: TraceSet
     ) -> None:
-        """Fill columns for some questions, which ``part`` holds if they are all of it."""
+        """Compute columns for some questions; ``part`` holds these questions."""
         among = np.zeros(self.traces.n_questions, bool)
         among[rows] = True
         if self._shards[0] != rows.tobytes():
@@ -106,7 +109,7 @@ class _Columns:
         self._filled[key][rows] = True
 
     def part(self, key: MeasuredColumn, rows: NDArray[np.intp], n_rounds: int) -> Array:
-        """The column of these questions, (n_rows, n_rounds) stored round-major, read only."""
+        """Return the column of these questions, (n_rows, n_rounds) stored round-major, read only."""
         height = n_rounds if key.of_rounds else 1
         if not len(rows):
             return np.empty((height, 0)).T
@@ -120,7 +123,7 @@ class _Columns:
 
 @dataclass(frozen=True, slots=True)
 class _PartOf:
-    """What measures share: the columns of the whole, their rows there, and the questions as ``recorded``."""
+    """Hold what measures share: the columns of the whole, their rows there, and the recorded questions."""
 
     whole: _Columns
     rows: NDArray[np.intp]
@@ -128,10 +131,10 @@ class _PartOf:
 
 
 class Measures:
-    """What is known of a trace set in columns, computed on first use.
+    """Give scores, signals and costs of a trace set as columns, computed on first use.
 
-    Parts (:meth:`only_split`, :meth:`take`) share what they measure: nothing is
-    computed twice for one question and round, and nothing for questions that nobody asks for.
+    Parts (:meth:`only_split`, :meth:`take`) share them. Nothing is computed twice for a question and round,
+    and nothing for questions that nobody asks for.
     """
 
     def __init__(
@@ -157,7 +160,7 @@ class Measures:
 
     @classmethod
     def of(cls, traces: Traces) -> Measures:
-        """The measures of a trace set, or of the traces at a path; measures are handed on as they are."""
+        """Return the measures of a trace set or of the traces at a path; measures stay as they are."""
         if isinstance(traces, Measures):
             return traces
         if isinstance(traces, str | Path):
@@ -172,18 +175,18 @@ class Measures:
     # --- what scores are compared by -------------------------------------------------------------
     @property
     def metric(self) -> Metric:
-        """What policies are compared by, and what every score is taken against."""
+        """Return the metric that compares policies."""
         return self._metric or METRICS["f1"]
 
     @property
     def recorded(self) -> TraceSet:
-        """The questions with the gold answers they were recorded with, whatever scores go by."""
+        """Return the questions with their recorded gold answers, whatever the metric."""
         return self._recorded or self.traces
 
     def by(self, name: MetricName | None) -> Measures:
-        """The measures under which policies are compared by this metric; parts keep it.
+        """Return the measures under another metric; parts keep it.
 
-        Under agreement the full budget's own answers stand for the gold ones, in fitting as in scoring.
+        For agreement, the answers of the full budget replace the gold answers, in fits and in scores.
         """
         if name is None:
             name = self.metric.name if self._metric else self._usual()
@@ -212,7 +215,7 @@ class Measures:
         return Measures(part, metric, of=_PartOf(whole, self._rows, self.traces))
 
     def notes(self, asked: MetricName | None) -> list[str]:
-        """What a reader must know of what these scores are taken against; ``asked``: the metric asked for."""
+        """Return what a reader must know about the scores; ``asked`` is the requested metric."""
         if self.metric.gold:
             return []
         veiled = is_veiled(self.traces.origin.run)
@@ -243,21 +246,21 @@ class Measures:
 
     @cached_property
     def seen(self) -> Seen | None:
-        """How far its questions were seen; ``None``: none of them was cut."""
+        """Return how far questions were observed; ``None`` if none was cut."""
         return seen_of(self.recorded)
 
     @property
     def ends(self) -> NDArray[np.int16]:
-        """The round at which what never stops ends each question, (n_questions,).
+        """Return the round at which a policy that never stops ends each question, (n_questions,).
 
-        That is the last one recorded; where some were cut the full budget, of those too.
+        It is the last recorded round; in a record with cut questions it is the full budget.
         """
         last = self.traces.last_rounds
         return last if self.seen is None else np.full_like(last, self.seen.budget)
 
     # --- parts ---------------------------------------------------------------------------------
     def only_split(self, name: str) -> Measures:
-        """The measures of one split's questions."""
+        """Return the measures of one split's questions."""
         if name not in self._splits:
             self._splits[name] = self._part(
                 self.traces.only_split(name), self.traces.in_split(name)
@@ -265,19 +268,19 @@ class Measures:
         return self._splits[name]
 
     def take(self, chosen: NDArray[np.bool_]) -> Measures:
-        """The measures of the questions that a mask (n_questions,) chooses, in the order of the record."""
+        """Return the measures of the questions in a mask (n_questions,), in the record's order."""
         if chosen.shape == (self.traces.n_questions,) and chosen.all():
             return self
         return self._part(self.traces.take(chosen), chosen)
 
     def in_splits(self, splits: Sequence[str | None]) -> Measures:
-        """The same questions, each in the split named, (n_questions,)."""
+        """Return the same questions in these splits, (n_questions,)."""
         recorded = None if self._recorded is None else self._recorded.with_splits(splits)
         of = _PartOf(self._whole, self._rows, recorded)
         return Measures(self.traces.with_splits(splits), self._metric, of=of)
 
     def closed_book(self) -> Measures:
-        """The measures of round 0 of every question that has one, as its only round."""
+        """Return the measures of round 0 of every question that has one."""
         if self._closed_book is None:
             self._closed_book = Measures(self.traces.closed_book_rounds(), self._metric)
         return self._closed_book
@@ -289,7 +292,7 @@ class Measures:
 
     # --- local to a question -------------------------------------------------------------------
     def score(self, name: ScoreName, f1_kind: F1Kind = "hotpotqa") -> Array:
-        """One score of every recorded answer, (n_questions, n_rounds); NaN: unlabelled or no round."""
+        """Return one score of every answer, (n_questions, n_rounds); NaN: unlabeled or no round."""
         return self._local([self._scored(name, f1_kind)])[0]
 
     def _scored(self, name: ScoreName, f1_kind: F1Kind) -> MeasuredColumn:
@@ -299,7 +302,7 @@ class Measures:
         return ScoreColumn(name, kind, self.metric.agreement)
 
     def scores(self, f1_kind: F1Kind = "hotpotqa") -> Outcomes:
-        """What every recorded answer scored."""
+        """Return the scores of every recorded answer."""
         if f1_kind not in self._scores:
             names: tuple[ScoreName, ...] = ("em", "f1", "acc")
             keys = [self._scored(name, f1_kind) for name in names]
@@ -313,26 +316,32 @@ class Measures:
 
     @property
     def labelled(self) -> NDArray[np.bool_]:
-        """Which questions have gold answers, (n_questions,)."""
+        """Say which questions have gold answers, (n_questions,)."""
         return np.asarray(self._local([LABELLED])[0][:, 0] == 1.0)
 
     @cached_property
     def units(self) -> NDArray[np.intp]:
-        """Which unit each question belongs to, (n_questions,): numbers from 0, in order of first occurrence.
+        """Return the unit of each question, (n_questions,), numbered from 0 by first occurrence.
 
-        Questions of a unit are not independent: those of one ``group``, or else of one text, see
+        Questions of a unit are not independent. A unit is a ``group``, or else a text, see
         :func:`suffice.trace.rounds.trace_set.unit_keys`. A part numbers its own.
         """
         return numbered_units(self._local([UNITS])[0][:, 0])
 
     @property
     def unit_notes(self) -> list[str]:
-        """Where questions are not independent, as how many units they count."""
-        return unit_notes(len(self.units), int(self.units.max(initial=-1)) + 1)
+        """Say how many units the questions count as if some are not independent."""
+        questions, units = len(self.units), int(self.units.max(initial=-1)) + 1
+        if questions == units:
+            return []
+        return [
+            f"{questions:,} questions count as {units:,} units: those of one group, or else of one text, "
+            "are averaged and resampled together"
+        ]
 
     @property
     def kept(self) -> Kept | None:
-        """Where columns are kept beside the record; ``None``: nowhere, since it is small or a part."""
+        """Return the store of columns beside the record; ``None`` for a small record or a part."""
         return self._whole.kept
 
     def measure(self, signals: Iterable[str | SignalSpec], f1_kind: F1Kind = "hotpotqa") -> None:
@@ -344,21 +353,12 @@ class Measures:
                 *(self._scored(name, f1_kind) for name in names),
                 LABELLED,
                 *map(SignalColumn, specs),
-                *(self._OF_REPLAYS if self.kept is not None else ()),
+                *(_OF_REPLAYS if self.kept is not None else ()),
             ]
         )
 
-    _OF_REPLAYS = (
-        UNITS,
-        RetrievalColumn("precision"),
-        RetrievalColumn("recall"),
-        lengths_of("passages"),
-        lengths_of("samples"),
-    )
-    """What every replay of a large record asks for besides."""
-
     def scores_throughout(self, who: str, f1_kind: F1Kind = "hotpotqa") -> Outcomes:
-        """The scores, for ``who`` compares what stopping after any round scores."""
+        """Return the scores; refuse a record without a score for every round, which ``who`` needs."""
         scored = self.scores(f1_kind)
         unknown = self.traces.exists & np.isnan(scored.compared) & scored.labelled[:, None]
         if unknown.any():
@@ -373,30 +373,26 @@ class Measures:
         return scored
 
     def signals(self, signals: Iterable[str | SignalSpec]) -> SignalTable:
-        """A table of these signals; what is not known yet is computed in one pass over the record.
+        """Return a table of these signals; compute what is missing in one pass over the record.
 
-        A signal is known by its declaration: its name and what a policy changed of its meaning. Of two
-        with one name the last one stands in the table.
+        A signal is known by its declaration: its name and a policy's settings of it. The last one of a name
+        counts.
         """
-        specs = specs_for(self.traces, signals)
-        columns = self._local([SignalColumn(spec) for spec in specs])
-        return SignalTable(
-            values={spec.name: values for spec, values in zip(specs, columns, strict=True)},
-            exists=self.traces.exists,
-            question_ids=self.traces.question_ids,
+        return signal_table(
+            self.traces, signals, lambda specs: self._local([*map(SignalColumn, specs)])
         )
 
     def retrieval(self) -> RetrievalQuality:
-        """Precision and recall of what was retrieved up to each round."""
-        precision, recall = self._local([RetrievalColumn("precision"), RetrievalColumn("recall")])
+        """Return precision and recall of the passages retrieved up to each round."""
+        precision, recall = self._local(_RETRIEVAL)
         return RetrievalQuality(precision=precision, recall=recall)
 
     def derived(self, *works: Callable[[TraceSet], Array]) -> list[Array]:
-        """What functions give of every question by itself, (n_questions, n_rounds), some read at a time."""
+        """Apply functions to every question alone, (n_questions, n_rounds), some questions at a time."""
         return self._local([WorkColumn(work) for work in works])
 
     def _local(self, keys: Sequence[MeasuredColumn]) -> list[Array]:
-        """Columns by key; those that some of these questions lack are computed."""
+        """Return columns by key; compute what some of these questions lack."""
         absent = [key for key in keys if key not in self._columns]
         to_compute: dict[bytes, list[MeasuredColumn]] = {}
         for key in absent:
@@ -411,7 +407,7 @@ class Measures:
 
     # --- of the part as a whole ----------------------------------------------------------------
     def costs(self, model: CostModel, choosing: CostReads | None = None) -> CostBook:
-        """Cumulative costs by what is read; ``choosing`` is what everybody reads to choose among answers."""
+        """Return cumulative costs by what is read; ``choosing`` is what it takes to choose among answers."""
         for known, book in self._books:
             if known == (model, choosing):
                 return book
@@ -424,26 +420,16 @@ class Measures:
         return self._local([lengths_of(column)])[0]
 
     def wanted_rounds(self, policy: StopPolicy) -> NDArray[np.int16]:
-        """The round at which the policy would stop each question, recorded or not, (n_questions,)."""
+        """Return the round at which the policy would stop, recorded or not, (n_questions,)."""
         if id(policy) not in self._wanted:
             wanted = first_stops(policy, self.signals(policy.specs))
             self._wanted[id(policy)] = policy, wanted  # kept, so that its id stays its own
         return self._wanted[id(policy)][1]
 
     def stop_rounds(self, policy: StopPolicy) -> NDArray[np.int16]:
-        """The same, clamped to each question's last recorded round, (n_questions,)."""
+        """Return the stop rounds, at most each question's last recorded round, (n_questions,)."""
         return np.minimum(self.wanted_rounds(policy), self.traces.last_rounds)
 
 
 Traces = TraceSet | Measures | str | Path
 """A record as whoever compares, searches or fits is given it: read, measured, or where it lies."""
-
-
-def unit_notes(questions: int, units: int) -> list[str]:
-    """As how many units so many questions count, where some are of one group or text."""
-    if questions == units:
-        return []
-    return [
-        f"{questions:,} questions count as {units:,} units: those of one group, or else of one text, are "
-        "averaged and resampled together"
-    ]

@@ -22,7 +22,7 @@ from suffice.trace.rounds.trace_set import TraceSet, unit_keys
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcomes:
-    """Scores of every recorded answer, each (n_questions, n_rounds), NaN: unlabelled or no answer."""
+    """Hold the scores of every answer, each (n_questions, n_rounds); NaN: unlabeled or no answer."""
 
     em: NDArray[np.float64]
     f1: NDArray[np.float64]
@@ -32,12 +32,12 @@ class Outcomes:
 
     @property
     def compared(self) -> NDArray[np.float64]:
-        """The score that policies are compared by, (n_questions, n_rounds)."""
+        """Return the score that compares policies, (n_questions, n_rounds)."""
         scores: NDArray[np.float64] = getattr(self, self.metric.score)
         return scores
 
     def take(self, rows: NDArray[np.bool_]) -> Outcomes:
-        """Of some of the questions."""
+        """Return the scores of some of the questions."""
         em, f1, acc = (values[rows] for values in (self.em, self.f1, self.acc))
         return replace(self, em=em, f1=f1, acc=acc, labelled=self.labelled[rows])
 
@@ -49,7 +49,7 @@ def score_rounds(
     *,
     agreement: bool = False,
 ) -> list[NDArray[np.float64]]:
-    """Scores of every recorded answer, each (n_questions, n_rounds); NaN where none was asked for."""
+    """Score every recorded answer, (n_questions, n_rounds) each; NaN where none was asked for."""
     question = np.repeat(np.arange(traces.n_questions), traces.last_rounds)
     answers = ScoredAnswers(Texts.of(traces.table.column("answer")), gold_answers(traces), question)
     scores = [answers.score(name, f1_kind) for name in names]
@@ -60,12 +60,12 @@ def score_rounds(
 
 
 def gold_answers(traces: TraceSet) -> GoldAnswers:
-    """The gold answers of every question, as round 1 states them."""
+    """Return the gold answers of every question, as round 1 states them."""
     return GoldAnswers.of(traces.first_rounds("gold_answers"))
 
 
 def own_scores(traces: TraceSet, name: ScoreName) -> NDArray[np.float64]:
-    """The record's own scores in place of one of those of answers, see :class:`suffice.scoring.Metric`."""
+    """Return the record's own scores in place of a score, see :class:`suffice.scoring.Metric`."""
     scores = traces.column("score")
     if scores is None:
         return np.full((traces.n_rounds, traces.n_questions), np.nan).T
@@ -78,7 +78,7 @@ def own_scores(traces: TraceSet, name: ScoreName) -> NDArray[np.float64]:
 # --- retrieval ------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrievalQuality:
-    """Shares in [0, 1], high is good, each (n_questions, n_rounds)."""
+    """Hold precision and recall in [0, 1], each (n_questions, n_rounds); high is good."""
 
     precision: NDArray[np.float64]
     recall: NDArray[np.float64]
@@ -86,7 +86,7 @@ class RetrievalQuality:
     def at(
         self, stops: NDArray[np.int16], weights: NDArray[np.float64] | None = None
     ) -> tuple[float | None, float | None]:
-        """Mean precision and recall at each question's stop (n_questions,); ``None``: nowhere defined."""
+        """Return mean precision and recall at the stops (n_questions,); ``None`` if undefined everywhere."""
         rows = np.arange(len(stops))
         weights = np.ones(len(stops)) if weights is None else weights
         return (
@@ -101,10 +101,10 @@ def _mean(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float | 
 
 
 def retrieval_quality(traces: TraceSet) -> RetrievalQuality:
-    """Precision and recall of the passages of rounds 1 to t, by their ids; one named twice counts once.
+    """Compute precision and recall of the passages of rounds 1 to t by id, each id once.
 
-    Paper 1, table 2, gives no formula; this is our reading. Passages are told apart by id alone: where
-    a corpus holds a paragraph under several ids, both figures come out too low.
+    Paper 1, table 2, gives no formula; this is our reading. If a corpus holds a paragraph under several ids,
+    both figures come out too low.
     """
     if not (traces.has("gold_passage_ids") and traces.has("passages")):
         unknown = np.full((traces.n_questions, traces.n_rounds), np.nan)
@@ -128,7 +128,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class ScoreColumn:
-    """A score of every answer; ``agreeing``: an answer equal to the gold one scores 1 in any case."""
+    """Name a score; with ``agreeing``, an answer equal to the gold one always scores 1."""
 
     name: ScoreName
     f1_kind: F1Kind = "hotpotqa"
@@ -138,7 +138,7 @@ class ScoreColumn:
 
 @dataclass(frozen=True, slots=True)
 class RetrievalColumn:
-    """``precision`` or ``recall`` of what was retrieved."""
+    """Name the ``precision`` or ``recall`` of retrieval."""
 
     name: str
     of_rounds = True
@@ -146,7 +146,7 @@ class RetrievalColumn:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SignalColumn:
-    """A signal, known by its declaration: compared by value where it can be."""
+    """Name a signal by its declaration, compared by value if possible."""
 
     spec: SignalSpec
     of_rounds = True
@@ -167,7 +167,7 @@ class SignalColumn:
 
 @dataclass(frozen=True, slots=True)
 class WorkColumn:
-    """What a function gives of a record of some questions, each by itself, (n_questions, n_rounds or 1)."""
+    """Name a function of some questions, each by itself, (n_questions, n_rounds or 1)."""
 
     work: Callable[[TraceSet], Array]
     name: str = ""
@@ -189,13 +189,13 @@ UNITS = WorkColumn(_units, "unit", of_rounds=False)
 
 @cache
 def lengths_of(column: str) -> WorkColumn:
-    """How long each list of a column of the record is."""
+    """Name the length of each list in a column of the record."""
     return WorkColumn(methodcaller("lengths", column), f"length-{column}")
 
 
 @cache
 def own_score(name: ScoreName) -> WorkColumn:
-    """The record's own score in place of one of answers."""
+    """Name the record's own score in place of a score."""
     return WorkColumn(partial(own_scores, name=name))
 
 
@@ -203,18 +203,18 @@ MeasuredColumn = ScoreColumn | RetrievalColumn | SignalColumn | WorkColumn
 
 
 def column_name(key: MeasuredColumn) -> str:
-    """What a column is called where it is kept beside the record; empty: it is not."""
+    """Return the name of a column kept beside the record; empty if it is not kept."""
     if isinstance(key, ScoreColumn):
         of = f"-{key.f1_kind}" * (key.name == "f1") + "-agreeing" * key.agreeing
         return f"score-{key.name}{of}"
     if isinstance(key, SignalColumn):
-        own = key.spec.own_settings or SIGNALS.get(key.spec.name) != key.spec
-        return "" if own else f"signal-{key.spec.name}"
+        usual = SIGNALS.get(key.spec.name) == key.spec
+        return f"signal-{key.spec.name}" if usual else ""
     return key.name
 
 
 def measured_columns(traces: TraceSet, keys: Sequence[MeasuredColumn]) -> list[Array]:
-    """The columns of these questions, each (n_questions, n_rounds), or (n_questions, 1) of questions."""
+    """Compute the columns of these questions, each (n_questions, n_rounds) or (n_questions, 1)."""
     columns: dict[MeasuredColumn, Array] = {}
     signals = [key for key in keys if isinstance(key, SignalColumn)]
     columns |= zip(signals, signal_columns(traces, [key.spec for key in signals]), strict=True)
@@ -235,13 +235,13 @@ def measured_columns(traces: TraceSet, keys: Sequence[MeasuredColumn]) -> list[A
 
 @dataclass(frozen=True, slots=True)
 class MeasuredShard:
-    """Measures columns of a shard; ``by_full_budget``: its own last answers stand for the gold ones."""
+    """Measure columns of a shard; ``by_full_budget`` takes its own last answers as gold answers."""
 
     keys: tuple[MeasuredColumn, ...]
     by_full_budget: bool = False
 
     def __call__(self, traces: TraceSet) -> list[Array]:
-        """The columns in the order of the keys."""
+        """Return the columns in the order of the keys."""
         if self.by_full_budget:
             traces = traces.labelled_by_full_budget()
         return measured_columns(traces, self.keys)

@@ -34,10 +34,9 @@ Stops = NDArray[np.int16]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weighing:
-    """The weights of questions in an estimate: ``total``, ``largest``, and how many equal ones say as much.
+    """Summarize the weights in an estimate: their ``total``, the ``largest``, the ``effective`` number.
 
-    ``past`` counts explored questions that stand for others, ``share`` is the part of the total that is
-    theirs.
+    ``past`` counts explored questions that stand for others; ``share`` is their part of the total.
     """
 
     total: float
@@ -49,7 +48,7 @@ class Weighing:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Seen:
-    """How far each question of a record with cut ones was seen, everything (n_questions,)."""
+    """Hold how far each question of a record with cut questions was observed, (n_questions,) each."""
 
     budget: int  # the full one, in rounds
     last: Stops  # the last recorded round
@@ -70,7 +69,7 @@ class Seen:
 
     @classmethod
     def whole(cls, traces: TraceSet) -> Seen:
-        """All of a record without cut questions."""
+        """Return all of a record without cut questions."""
         last, budget = traces.last_rounds, traces.n_rounds
         none, one = np.zeros(len(last), bool), np.ones(len(last))
         return cls(
@@ -86,33 +85,33 @@ class Seen:
 
     @property
     def stood_for(self) -> NDArray[np.bool_]:
-        """Questions that their policy cut, for which explored ones stand."""
+        """Say which cut questions are represented by explored ones."""
         return np.asarray(self.weight == 0)
 
     @property
     def cut(self) -> NDArray[np.bool_]:
-        """Questions that were cut."""
+        """Say which questions were cut."""
         return self.unseen | self.stood_for
 
     @property
     def n_cut(self) -> int:
-        """How many questions were cut."""
+        """Return the number of cut questions."""
         return sum(self.causes.values())
 
     def stops(self, wanted: Stops) -> Stops:
-        """The columns of the matrices at which a policy stops that wants these rounds."""
+        """Limit the wanted stops to the full budget."""
         return np.minimum(wanted, self.budget).astype(np.int16)
 
     def weights(self, stops: Stops) -> Array:
-        """What every question counts at these stops: 1 where it is known of all."""
+        """Return the weight of every question at these stops: 1 where all were observed."""
         return np.where(stops > self.until, self.weight, 1.0)
 
     def lacking(self, stops: Stops) -> NDArray[np.bool_]:
-        """Questions of which these stops were not seen and are not stood for."""
+        """Say which questions were not observed at these stops and are not represented."""
         return np.asarray(self.unseen & (stops > self.last) & (self.weights(stops) > 0))
 
     def weighing(self, stops: Stops) -> Weighing:
-        """The weights of an estimate at these stops."""
+        """Return the weights of an estimate at these stops."""
         weights = self.weights(stops)
         past = self.explored & (stops > self.until)
         total = float(weights.sum())
@@ -133,17 +132,18 @@ class Seen:
         weights: Weights = "augmented",
         among: NDArray[np.bool_] | None = None,
     ) -> Array:
-        """``values`` (n_questions, n_rounds) at these stops, weighted, (n_questions,).
+        """Return weighted ``values`` (n_questions, n_rounds) at these stops, (n_questions,).
 
-        Their mean over the questions ``among`` which there are values (``None``: all) is the estimate, also
-        over any part drawn without regard to ``explored``. ``unseen`` stands for values that were not seen.
+        Their mean over the questions ``among`` which there are values (``None``: all) is the estimate. The
+        same holds for any part drawn without regard to ``explored``. ``unseen`` replaces values that were not
+        observed.
 
-        Past ``until`` ``augmented`` weights count what is expected of each question, and of an explored one
-        1/propensity times what it differs from that (Robins, Rotnitzky and Zhao 1994), which is unbiased
-        whatever is expected; ``ht``: nothing is; ``self-normalised``: the explored questions' mean is, and
-        the spread of the values is that of the ratio.
+        Past ``until`` the estimate depends on ``weights``. ``augmented`` predicts every question and adds,
+        for explored ones, 1/propensity times the error (Robins, Rotnitzky and Zhao 1994). It is unbiased
+        whatever the prediction. ``ht`` predicts 0. ``self-normalised`` predicts the mean of explored
+        questions, with the spread of a ratio.
         """
-        taken = self._taken(values, stops, unseen)
+        taken = self._taken(values, stops, unseen, self.unseen)
         some = np.ones(len(values), bool) if among is None else among
         past, labels = (stops > self.until) & some, self._label_weights(some)
         if (self.stood_for & some).any():  # else explored questions stand for themselves
@@ -163,11 +163,13 @@ class Seen:
         centre = _weighted_mean(self._at_until(values)[some], labels[some])
         return np.asarray(centre + labels * (taken - centre))
 
-    def _taken(self, values: Array, stops: Stops | int, unseen: float | Array) -> Array:
-        """``values`` at these stops as recorded, ``unseen`` where they were not seen."""
+    def _taken(
+        self, values: Array, stops: Stops | int, unseen: float | Array, cut: NDArray[np.bool_]
+    ) -> Array:
+        """Return ``values`` at these stops, ``unseen`` past the end of questions that were ``cut``."""
         there = np.maximum(np.minimum(stops, self.last), 1) - 1
         at = values[np.arange(len(values)), there]
-        return np.where(self.unseen & (stops > self.last), unseen, at)
+        return np.where(cut & (stops > self.last), unseen, at)
 
     def _expected(
         self,
@@ -177,11 +179,12 @@ class Seen:
         some: NDArray[np.bool_],
         unseen: float | Array,
     ) -> Array:
-        """What is expected at stops ``past``, of every question by the others explored, round by round."""
+        """Predict the value at stops ``past`` from the other explored questions, round by round."""
         expected = self._at_until(values)
         inputs = np.column_stack([expected, self.until, *self.signals.values()])
         for number in np.unique(stops[past]).tolist():
-            further, at = (self.until < number) & some, self._taken(values, number, unseen)
+            further = (self.until < number) & some
+            at = self._taken(values, number, unseen, self.unseen)
             known = (further & (self.weight > 0) & ~np.isnan(at))[further]
             otherwise = inputs[further, 0]
             predicted = predicted_by_others(inputs[further], at[further], known, otherwise)
@@ -190,15 +193,14 @@ class Seen:
         return expected
 
     def _at_until(self, values: Array) -> Array:
-        """Values where the running policy said stop, 0 where nothing is known of them."""
+        """Return the values at the running policy's stop; 0 where nothing is known."""
         there = np.clip(np.minimum(self.until, self.last), 1, None) - 1
         return np.where(self.until > 0, values[np.arange(len(values)), there], 0.0)
 
     def _label_weights(self, some: NDArray[np.bool_]) -> Array:
-        """What each question counts where some have values, mean 1 over those.
+        """Weight labeled questions, mean 1, so that explored, cut and other ones keep their shares.
 
-        Of explored, cut and other questions as large shares count as there are, however many of each are
-        among them; if of one of the first two none is, the other stands for both.
+        If no explored question or no cut one is labeled, the other kind stands for both.
         """
         cut = self.stood_for
         arms = [self.explored, cut, ~(self.explored | cut)]
@@ -214,9 +216,12 @@ class Seen:
         return weights
 
     def bounds(self, values: Array, stops: Stops, unseen: float | Array) -> Array:
-        """``values`` at these stops where they were recorded, else ``unseen``, (n_questions,)."""
-        at = values[np.arange(len(values)), np.maximum(np.minimum(stops, self.last), 1) - 1]
-        return np.where((self.cut & (stops > self.last)), unseen, at)
+        """Return ``values`` at these stops where they were recorded, else ``unseen``, (n_questions,)."""
+        return self._taken(values, stops, unseen, self.cut)
+
+    def _after_every_round(self, values: Array) -> Array:
+        ends = np.maximum(np.minimum(np.arange(1, values.shape[1] + 1), self.last[:, None]), 1)
+        return np.take_along_axis(values, ends.astype(np.intp) - 1, axis=1)
 
     def matrix(
         self,
@@ -226,11 +231,9 @@ class Seen:
         weights: Weights = "augmented",
         among: NDArray[np.bool_] | None = None,
     ) -> Array:
-        """:meth:`at` for stops after every round, (n_questions, n_rounds)."""
+        """Return :meth:`at` for stops after every round, (n_questions, n_rounds)."""
         if not self.cut.any():
-            rounds = np.arange(1, values.shape[1] + 1)
-            ends = np.maximum(np.minimum(rounds, self.last[:, None]), 1)
-            return np.take_along_axis(values, ends.astype(np.intp) - 1, axis=1)
+            return self._after_every_round(values)
         every = np.empty_like(values)
         for number in range(1, values.shape[1] + 1):
             stops = np.full(len(values), number, np.int16)
@@ -241,18 +244,17 @@ class Seen:
 
     @property
     def reach(self) -> float:
-        """The greatest weight that a question could have had, at least 1."""
+        """Return the greatest possible weight of a question, at least 1."""
         return float(1.0 / self.propensity[self.weight != 1.0].min(initial=1.0))
 
     def anchored(self, values: Array, unseen: float | Array) -> Array:
-        """:meth:`matrix` with less spread, as unbiased: stops at ``until`` stand for later ones.
+        """Return :meth:`matrix` with less spread: a later stop counts as the stop at ``until``.
 
-        The explored questions tell how far these are from it (augmented inverse propensity weights). Of
-        values in [0, 1] a difference of two columns lies within :attr:`reach` of 0.
+        Explored questions correct the difference (augmented inverse-propensity weights), so it stays
+        unbiased. For values in [0, 1], two columns differ by at most :attr:`reach`.
         """
         rounds = np.arange(1, values.shape[1] + 1)
-        there = np.maximum(np.minimum(rounds, self.last[:, None]), 1)
-        taken = np.take_along_axis(values, there.astype(np.intp) - 1, axis=1)
+        taken = self._after_every_round(values)
         bound = np.broadcast_to(np.asarray(unseen), (len(values),))[:, None]
         taken = np.where(self.unseen[:, None] & (rounds > self.last[:, None]), bound, taken)
         anchor = self._at_until(values)[:, None]
@@ -261,13 +263,13 @@ class Seen:
         return np.where(rounds > self.until[:, None], anchor + off, taken)
 
     def paid(self, costs: Array) -> Array:
-        """Costs (n_questions, n_rounds) as they count in a mean; what was not seen costs what was."""
+        """Weight costs (n_questions, n_rounds) for a mean; unobserved rounds cost what was observed."""
         return self.anchored(costs, costs[np.arange(len(self.last)), self.last - 1])
 
     def outcomes(
         self, scored: Outcomes, *, unseen: float = np.nan, weights: Weights = "augmented"
     ) -> Outcomes:
-        """Scores weighted as :meth:`matrix`, of labelled questions; ``unseen`` 0 and 1 bound them."""
+        """Weight the scores of labeled questions as :meth:`matrix`; ``unseen`` 0 and 1 bound them."""
         seen, labelled = self.of(scored), scored.labelled
 
         def every(values: Array) -> Array:
@@ -278,16 +280,16 @@ class Seen:
         return replace(scored, em=em, f1=f1, acc=acc)
 
     def take(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> Seen:
-        """That of some of the questions; ``causes`` and ``untold`` stay those of all."""
+        """Return some of the questions; ``causes`` and ``untold`` stay those of all."""
         names = ("last", "until", "weight", "unseen", "explored", "propensity")
         taken: dict[str, Any] = {name: getattr(self, name)[chosen] for name in names}
         signals = {name: values[chosen] for name, values in self.signals.items()}
         return replace(self, **taken, signals=signals)
 
     def of(self, scored: Outcomes) -> Seen:
-        """How far these scores of the questions are known.
+        """Return how far these scores are known.
 
-        Taken against the full budget's answer, nothing is known of a question that did not run to it.
+        For agreement, nothing is known of a question that did not run to the full budget.
         """
         if not scored.metric.agreement:
             return self
@@ -300,10 +302,10 @@ class Seen:
 
 
 def seen_of(traces: TraceSet) -> Seen | None:
-    """What was seen of a record; ``None``: no question was cut.
+    """Return how far a record's questions were observed; ``None`` if none was cut.
 
-    Of questions logged with a propensity none of which their policy cut, as of the explored ones alone, none
-    is weighted.
+    Questions with a propensity get no weights if their policy cut none of them. A file with only explored
+    questions is an example.
     """
     if not traces.has("stopped_by"):
         return None
@@ -340,14 +342,14 @@ def seen_of(traces: TraceSet) -> Seen | None:
 
 
 def _weighted_mean(values: Array, weights: Array) -> float:
-    """NaN: of none."""
+    """Return the weighted mean of defined values; NaN if there are none."""
     known = ~np.isnan(values)
     total = float(weights[known].sum())
     return float((weights[known] * values[known]).sum()) / total if total else np.nan
 
 
 def _signals_at(traces: TraceSet, until: Stops, drawn: NDArray[np.bool_]) -> dict[str, Array]:
-    """The recorded signals that most questions ``drawn`` have at their stop, by name, (n_questions,) each."""
+    """Return signals at the stops that most ``drawn`` questions have, by name, (n_questions,) each."""
     rows, there = np.arange(len(until)), np.clip(np.minimum(until, traces.last_rounds), 1, None) - 1
     signals = {}
     for name in traces.signal_names:
@@ -360,7 +362,7 @@ def _signals_at(traces: TraceSet, until: Stops, drawn: NDArray[np.bool_]) -> dic
 
 
 def _policy_stops(traces: TraceSet) -> tuple[Stops, NDArray[np.bool_]]:
-    """The first round in which the running policy said stop (the budget: none), and whether that is told."""
+    """Return the first round of the running policy's stop (none: the budget), and whether it is known."""
     if POLICY_STOP not in traces.signal_names:
         return (
             np.full(traces.n_questions, traces.n_rounds, np.int16),
@@ -374,12 +376,12 @@ def _policy_stops(traces: TraceSet) -> tuple[Stops, NDArray[np.bool_]]:
 
 # --- what must stand above any figure ----------------------------------------------------------------
 def record_banners(traces: TraceSet) -> tuple[str, ...]:
-    """What must stand above any figure: several loops, cut questions, rounds without an answer or blank."""
+    """Return what must stand above any figure: several loops, cut questions, missing or blank answers."""
     return (*_several_loops(traces), *_cut(traces), *answer_banners(traces))
 
 
 def _several_loops(traces: TraceSet) -> tuple[str, ...]:
-    """A sentence where the record holds questions of different loops."""
+    """Say that the record holds questions of different loops."""
     if not (loops := traces.origin.loops):
         return ()
     names = [difference.entry for difference in loops]
@@ -392,7 +394,7 @@ def _several_loops(traces: TraceSet) -> tuple[str, ...]:
 
 
 def _cut(traces: TraceSet) -> tuple[str, ...]:
-    """Sentences where questions ended because something stopped them, and what is known past it."""
+    """Say which questions were stopped early, and what is known past that."""
     if not traces.has("stopped_by"):
         return ()
     short = (traces.last_rounds < traces.n_rounds).tolist()

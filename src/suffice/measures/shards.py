@@ -38,7 +38,7 @@ _Given = TypeVar("_Given")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shard:
-    """Some questions of a record, whose ``rows`` lie in a span of a file."""
+    """Hold some questions of a record; their ``rows`` lie in a span of a file."""
 
     span: Span
     rows: Rows
@@ -47,19 +47,14 @@ class Shard:
     origin: TraceSetOrigin
 
     def traces(self) -> TraceSet:
-        """The questions."""
+        """Return the questions."""
         table = LazyTable([self.span], self.rows)
         none = table.taken(np.arange(0))
         return TraceSet(table=table, closed_book=none, origin=self.origin, known_starts=self.starts)
 
-    @property
-    def place(self) -> str:
-        """Where it lies, for messages."""
-        return f"rows {self.span.start:,} to {self.span.stop - 1:,} of {self.span.file.file}"
-
 
 def shards_of(traces: TraceSet, rows: int = SHARD_ROWS) -> tuple[Shard, ...]:
-    """The shards of a record, or of a part of one, that is read when asked for; none of one in memory."""
+    """Split a lazily read record, or a part of one, into shards; a record in memory has none."""
     table, starts = traces.table, traces.starts
     if not isinstance(table, LazyTable) or table.num_rows <= rows:
         return ()
@@ -75,17 +70,19 @@ def shards_of(traces: TraceSet, rows: int = SHARD_ROWS) -> tuple[Shard, ...]:
         of_span = order[places[order] == place]
         large = span.file.n_bytes / max(span.file.rows, 1)
         size = max(1, min(rows, int(_SHARD_BYTES / max(large, 1e-9))))
-        for questions in np.split(of_span, _cuts(lengths[of_span], size)):
+        before = np.cumsum(lengths[of_span]) - lengths[of_span]
+        runs = np.flatnonzero(np.diff(before // size)) + 1  # of about ``size`` rows
+        for questions in np.split(of_span, runs):
             if not len(questions):
                 continue
             begins = np.append(0, np.cumsum(lengths[questions]))
             gaps = np.repeat(starts[questions] - begins[:-1], lengths[questions])
             chosen = table.rows[np.arange(begins[-1]) + gaps]
             low, high = int(chosen.min()), int(chosen.max()) + 1
-            before = int(ends[place]) - span.rows - span.start
+            shift = int(ends[place]) - span.rows - span.start
             shards.append(
                 Shard(
-                    span=Span(span.file, low - before, high - before),
+                    span=Span(span.file, low - shift, high - shift),
                     rows=chosen - low,
                     starts=begins,
                     questions=questions,
@@ -96,16 +93,10 @@ def shards_of(traces: TraceSet, rows: int = SHARD_ROWS) -> tuple[Shard, ...]:
     return tuple(shards) if read <= 2 * sum(span.rows for span in table.spans) else ()
 
 
-def _cuts(lengths: NDArray[np.int64], size: int) -> NDArray[np.intp]:
-    """Where runs of questions of about ``size`` rows end."""
-    before = np.cumsum(lengths) - lengths
-    return np.flatnonzero(np.diff(before // size)) + 1
-
-
 class Workers(Executor):
-    """Processes that share nothing, started when work is sent, and anew after :meth:`shutdown`.
+    """Run work in separate processes, started on first use and again after :meth:`shutdown`.
 
-    ``count`` of them; ``None``: one a core, or one core left free where they work ``behind`` others.
+    ``count`` is their number; ``None`` means one per core, or one core less if they work ``behind`` others.
     """
 
     def __init__(self, count: int | None, *, behind: bool = False) -> None:
@@ -114,7 +105,7 @@ class Workers(Executor):
         self._pool: ProcessPoolExecutor | None = None
 
     def submit(self, fn: Callable[..., _Given], /, *args: Any, **kwargs: Any) -> Future[_Given]:
-        """Run it in one of them."""
+        """Run the function in one of the processes."""
         if self._pool is None:
             self._pool = ProcessPoolExecutor(
                 self.count, mp_context=get_context("spawn"), initializer=self._initializer
@@ -122,7 +113,7 @@ class Workers(Executor):
         return self._pool.submit(fn, *args, **kwargs)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
-        """End them."""
+        """End the processes."""
         if self._pool is not None:
             self._pool.shutdown(wait=wait, cancel_futures=cancel_futures)
             self._pool = None
@@ -135,7 +126,7 @@ def _read(work: Callable[[TraceSet], _Given], shard: Shard) -> _Given:
 def map_shards(
     work: Callable[[TraceSet], _Given], shards: Sequence[Shard], executor: Executor | None = None
 ) -> Iterator[tuple[Shard, _Given]]:
-    """What ``work`` gives of every shard's questions, in the order of the shards."""
+    """Apply ``work`` to every shard's questions, in the order of the shards."""
     here = isinstance(executor, Workers) and (len(shards) <= _FEW or not _travels(work))
     if executor is None or here or not shards:
         yield from ((shard, work(shard.traces())) for shard in shards)
@@ -154,9 +145,10 @@ def map_shards(
             yield shard, given
     except BrokenExecutor as error:
         executor.shutdown(wait=False, cancel_futures=True)
+        span = shard.span
         raise BackendError(
-            f"a worker died over {shard.place} or a shard after it ({error}): killed, or out of memory; type "
-            "--workers 1, which needs the least"
+            f"a worker died over rows {span.start:,} to {span.stop - 1:,} of {span.file.file} or a shard "
+            f"after it ({error}): killed, or out of memory; type --workers 1, which needs the least"
         ) from error
     finally:
         for _, future in waiting:
@@ -164,7 +156,7 @@ def map_shards(
 
 
 def _travels(work: object) -> bool:
-    """Whether another process can be sent it."""
+    """Say whether it can be sent to another process."""
     try:
         pickle.dumps(work)
     except (pickle.PicklingError, AttributeError, TypeError):
@@ -179,7 +171,7 @@ Array = NDArray[np.float64]
 
 
 class Kept:
-    """Columns of one whole record, a file each in the folder ``RECORD.measures``."""
+    """Keep columns of one whole record, one file each in the folder ``RECORD.measures``."""
 
     def __init__(self, source: Path, stamp: str) -> None:
         self._stamp = stamp
@@ -191,7 +183,7 @@ class Kept:
 
     @classmethod
     def of(cls, traces: TraceSet) -> Kept | None:
-        """Those of a record that is read when asked for; ``None``: of a part of one, or one in memory."""
+        """Return the store of a lazily read record; ``None`` for a part, or a record in memory."""
         table = traces.table
         if not isinstance(table, LazyTable):
             return None
@@ -207,7 +199,7 @@ class Kept:
         return cls(Path(traces.origin.source), digest.hexdigest())
 
     def read(self, key: str) -> Array | None:
-        """A column (n_rounds or 1, n_questions) by its key, and NaN; ``None``: it is not there."""
+        """Read a column (n_rounds or 1, n_questions), where it is known first; ``None`` if it is absent."""
         for file in self._files(key):
             try:
                 with opened(file) as parquet:
@@ -219,7 +211,7 @@ class Kept:
         return None
 
     def write(self, key: str, values: Array, filled: NDArray[np.bool_]) -> None:
-        """Keep a column, known of the questions that are ``filled``, in place of older ones of this name."""
+        """Write a column, known for the questions that are ``filled``, and remove older versions."""
         cells = {
             str(number): row for number, row in enumerate([filled.astype(np.float64), *values])
         }
@@ -240,14 +232,14 @@ class Kept:
             return
 
     def _files(self, key: str) -> Iterator[Path]:
-        """Where a column may stand."""
+        """Return the places where a column may be."""
         stamp = hashlib.sha256(f"{self._stamp} {key}".encode()).hexdigest()[:16]
         return (folder / f"{key}-{stamp}.parquet" for folder in self.folders)
 
 
 @cache
 def code_stamp() -> str:
-    """The version, and a hash of the code that measures."""
+    """Return the version and a hash of the code that measures."""
     root = Path(__file__).parents[1]
     digest = hashlib.sha256()
     files = [root / "scoring.py", *(root / "measures").glob("*.py")]

@@ -33,11 +33,11 @@ _NEAREST = 0.001  # to 0 and 1 that a bet is made against
 
 
 def miss_rate_limit(alpha: float, n_calibration: int, confidence: float) -> float:
-    """The greatest miss rate of a kept promise, given its calibration set, with this confidence.
+    """Return the greatest miss rate of a kept promise for its calibration set, with this confidence.
 
-    Over calibration sets the miss rate of a threshold at rank l = floor(alpha (n + 1)) follows
-    Beta(l, n + 1 - l) where scores are continuous, and is less where they are tied (Vovk 2012). The
-    result is that law's quantile, and at least ``alpha``; rank 0 never misses.
+    Over calibration sets the miss rate of a threshold at rank l = floor(alpha (n + 1)) follows Beta(l, n +
+    1 - l) if scores are continuous, and is less if they are tied (Vovk 2012). The result is that
+    distribution's quantile, and at least ``alpha``; rank 0 never misses.
     """
     rank = lower_rank(exact_level(alpha), n_calibration)
     if rank == 0:
@@ -90,16 +90,14 @@ class CoverageMonitor(Monitor):
     def __init__(self, alpha: float, n_calibration: int, level: float = 0.05) -> None:
         super().__init__(level, len(_WORSE))
         exact_level(alpha)
-        if isinstance(n_calibration, bool) or not isinstance(n_calibration, int | np.integer):
-            raise UsageError(f"n_calibration must be a whole number, found {n_calibration!r}")
-        if n_calibration < 1:
+        if _whole(n_calibration, "n_calibration") < 1:
             raise UsageError(f"n_calibration must be at least 1, found {n_calibration}")
         level = 1.0 - self._level / 2.0
         self.limit: float = miss_rate_limit(float(alpha), int(n_calibration), level)
         self.misses: int = 0
 
     def update(self, covered: bool | np.bool_) -> bool:  # noqa: FBT001 - an observation, no switch
-        """Take one answer whose right answer is known; whether there is or was an alarm.
+        """Take one answer with a known right answer; return whether there is or was an alarm.
 
         Raises
         ------
@@ -119,7 +117,7 @@ class CoverageMonitor(Monitor):
 
     @property
     def p_value(self) -> float:
-        """A bound on the chance of as much evidence by now or ever, were all well; in (0, 1]."""
+        """A bound on the probability of this much evidence, now or ever, under the promise; in (0, 1]."""
         return min(1.0, self._level / 2.0 + super().p_value)
 
 
@@ -159,7 +157,7 @@ class ExchangeabilityMonitor(Monitor):
     18
     """
 
-    __slots__ = ("_counts", "_seed", "_total", "_values", "n_calibration", "undefined")
+    __slots__ = ("_counts", "_seed", "_values", "n_calibration", "undefined")
 
     def __init__(
         self,
@@ -169,22 +167,19 @@ class ExchangeabilityMonitor(Monitor):
         seed: int = 0,
     ) -> None:
         super().__init__(level, 2 * len(_STAKES))
-        if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
-            raise UsageError(f"seed must be a whole number, found {seed!r}")
-        self._seed = int(seed)
+        self._seed = _whole(seed, "seed")
         counted: Counter[float] = Counter()
         for score, times in Counter(calibration_scores).items():
             counted[_score(score)] += times
         self._values = sorted(counted)
         self._counts = np.array([counted[value] for value in self._values], np.int64)
         self.n_calibration: int = counted.total()
-        self._total = self.n_calibration
-        if self._total == 0:
+        if self.n_calibration == 0:
             raise UsageError("needs at least one calibration score to compare with")
         self.undefined: int = 0
 
     def update(self, score: float | np.floating[Any]) -> bool:
-        """Take the score of one answer; whether there is or was an alarm.
+        """Take the score of one answer; return whether there is or was an alarm.
 
         Raises
         ------
@@ -194,32 +189,31 @@ class ExchangeabilityMonitor(Monitor):
         value = _score(score)
         p = self._p_value_of(value)
         self._counts[bisect_left(self._values, value)] += 1
-        self._total += 1
         self.undefined += value == _UNDEFINED
         once, twice = math.cos(math.pi * p), math.cos(2.0 * math.pi * p)
         return self.settle([1.0 + stake * wave for wave in (once, twice) for stake in _STAKES])
 
     def _p_value_of(self, value: float) -> float:
-        """The rank of a score among those so far, from above, in [0, 1]; the score has its place after."""
+        """Return the rank of a score among those so far, from above, in [0, 1], and add the score's place."""
         place = bisect_left(self._values, value)
         if place == len(self._values) or self._values[place] != value:
             self._values.insert(place, value)
             self._counts = np.insert(self._counts, place, 0)
         above, equal = int(self._counts[place + 1 :].sum()), int(self._counts[place])
-        return (above + self._draw() * (equal + 1)) / (self._total + 1)
+        return (above + self._draw() * (equal + 1)) / (self.n_calibration + self.seen + 1)
 
     def _draw(self) -> float:
-        """Uniform in [0, 1), by seed and number of the answer, so that a second reading draws the same."""
+        """Draw from [0, 1) by seed and number of the answer, so that a second reading draws the same."""
         digest = hashlib.blake2b(f"{self._seed} {self.seen}".encode(), digest_size=8).digest()
         return (int.from_bytes(digest, "big") >> 11) * 2.0**-53
 
 
 class ProbabilityMonitor(Monitor):
-    """Whether what was stated to be likely comes true as often as stated.
+    """Whether outcomes happen as often as their stated probabilities say.
 
-    It bets on other log-odds: shifted for all probabilities, stretched or drawn together, or shifted in one
-    of :data:`BINS` bins alone. No bet wins in expectation where each outcome's mean, given all before, is the
-    probability stated. Outcomes that are shares between 0 and 1 are taken as such.
+    It bets on other log-odds: shifted for all probabilities, stretched, or shifted in one of :data:`BINS`
+    bins. No bet wins in expectation if the stated probability is each outcome's mean, given all before.
+    Outcomes may be shares between 0 and 1.
     """
 
     __slots__ = ()
@@ -228,7 +222,7 @@ class ProbabilityMonitor(Monitor):
         super().__init__(level, len(_SHIFTS) + len(_SLOPES) + BINS * len(_BIN_SHIFTS))
 
     def update(self, probability: float, right: float) -> bool:
-        """Take what was stated and what came of it, in [0, 1]; whether there is or was an alarm."""
+        """Take a stated probability and its outcome in [0, 1]; return whether there is or was an alarm."""
         near = min(max(probability, _NEAREST), 1.0 - _NEAREST)
         odds = math.log(near / (1.0 - near))
         shifts = [*_SHIFTS, *(slope * odds for slope in _SLOPES)]
@@ -238,12 +232,12 @@ class ProbabilityMonitor(Monitor):
 
 
 def bin_of(probability: float) -> int:
-    """Which of :data:`BINS` bins it lies in."""
+    """Return the bin of a probability, from 0."""
     return min(int(probability * BINS), BINS - 1)
 
 
 def _odds_bet(probability: float, right: float, shift: float) -> float:
-    """What a unit becomes that bets on these log-odds, shifted; of mean at most 1."""
+    """Return the value of a unit that bets on these log-odds, shifted; of mean at most 1."""
     base = min(probability, 1.0 - _NEAREST) if shift < 0 else max(probability, _NEAREST)
     if shift == 0.0 or base in (0.0, 1.0):
         return 1.0
@@ -252,8 +246,14 @@ def _odds_bet(probability: float, right: float, shift: float) -> float:
     return right * other / base + (1.0 - right) * (1.0 - other) / (1.0 - base)
 
 
+def _whole(value: int, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise UsageError(f"{name} must be a whole number, found {value!r}")
+    return int(value)
+
+
 def _score(value: object) -> float:
-    """A score as it is compared: undefined above all numbers."""
+    """Return a score for comparison: undefined is above all numbers."""
     if isinstance(value, bool | np.bool_) or not isinstance(
         value, int | float | np.integer | np.floating
     ):

@@ -10,6 +10,7 @@ from suffice.contracts import CoveragePolicy
 from suffice.errors import DataError, UsageError
 from suffice.monitor.alarms import CoverageMonitor, ExchangeabilityMonitor
 from suffice.monitor.questions import SetReturned
+from suffice.results.as_json import as_json
 from suffice.results.formats import bracket, percent
 from suffice.stats.betting import Monitor
 from suffice.stats.fields import finite, map_fields, whole
@@ -26,11 +27,11 @@ _MISSING = {
 
 
 class Coverage:
-    """Both monitors over one stream of answer sets, and what was seen so far.
+    """Both monitors over one stream of answer sets, with counts.
 
-    ``labelled`` sets are those whose right answer was known. Of the ``undecided`` among them it is not known
-    whether "Can't Answer" is right: they count as covered, and as misses at the low end of the interval. That
-    interval is for one look at the end, not for stopping when it looks bad: monitors are for that.
+    ``labelled`` sets have a known right answer. For ``undecided`` ones it is unknown whether "Can't Answer"
+    is right: they count as covered, and as misses at the low end of the interval. That interval holds for
+    one look at the end; monitors allow a look after every answer.
     """
 
     def __init__(self, policy: CoveragePolicy, level: float, seed: int) -> None:
@@ -44,7 +45,7 @@ class Coverage:
 
     @property
     def monitors(self) -> Mapping[str, Monitor]:
-        """By the kind of alarm that they raise."""
+        """The monitors by kind of alarm."""
         found: dict[str, Monitor] = {"coverage": self._misses}
         return found if self._likeness is None else {**found, "exchangeability": self._likeness}
 
@@ -55,7 +56,7 @@ class Coverage:
             self._likeness.update(round(returned.first_score, _DECIMALS))
 
     def label(self, returned: SetReturned, gold: Sequence[str]) -> None:
-        """Take in the right answers of a set that was counted before."""
+        """Take the right answers of a counted set."""
         covered = self._covers(returned, gold)
         self.counts["labelled"] += 1
         self.counts["undecided"] += covered is None
@@ -63,10 +64,7 @@ class Coverage:
         self._misses.update(covered is not False)  # what is undecided can only delay an alarm
 
     def _covers(self, returned: SetReturned, gold: Sequence[str]) -> bool | None:
-        """Whether the set holds a right answer; ``None``: a cluster by meaning may hold it unseen.
-
-        "Can't Answer" is right where no sample is.
-        """
+        """Whether the set holds a right answer; ``None``: a cluster by meaning may hold it unseen."""
         match, held = self._promised.match, returned.held
         if any(match(member.answer, gold) for member in held.answers):
             return True
@@ -87,19 +85,18 @@ class Coverage:
         return Estimate(estimate=1.0 - self.counts["misses"] / labelled, low=low, high=high)
 
     def to_json(self) -> dict[str, Any]:
-        """What was seen, as strict JSON."""
-        found = self.coverage
+        """Return the counts and coverage as strict JSON."""
         return {
             "alpha": self._promised.alpha,
             "calibration_questions": self._n_calibration,
             "limit": self._misses.limit,
             **self.counts,
-            "coverage": {"estimate": found.estimate, "low": found.low, "high": found.high},
+            "coverage": as_json(self.coverage),
         }
 
     @property
     def notes(self) -> list[str]:
-        """The promise and the coverage seen, and what tells nothing yet; a sentence each."""
+        """Sentences on the promise, the coverage, and what cannot be tested."""
         counts, found = self.counts, self.coverage
         notes = [
             f"Promised: at most {percent(self._promised.alpha)}% of answer sets miss the right answer. "
@@ -121,7 +118,7 @@ class Coverage:
 
 
 def _calibration(fitted_on: Mapping[str, Any]) -> tuple[int, Mapping[float, int]]:
-    """On how many questions a promise was calibrated, and their scores of round 1 with counts."""
+    """Return the number of calibration questions, and their scores of round 1 with counts."""
     n = whole(fitted_on.get("calibration_questions"), "fitted_on.calibration_questions", 1)
     stored = fitted_on.get("first_round_scores")
     if stored is None:

@@ -17,7 +17,7 @@ from suffice.monitor.questions import Asked
 from suffice.trace.recording import live_store
 from suffice.trace.rounds.labels import LABELS_FILE, Label, read_labels
 from suffice.trace.rounds.reader import as_trace_set, read_traces
-from suffice.trace.rounds.schema import QUESTIONS, records_to_table
+from suffice.trace.rounds.schema import QUESTIONS
 from suffice.trace.rounds.trace_set import TraceSet, TraceSetOrigin
 from suffice.trace.store import Store
 from suffice.trace.stored_file import StoredFile, parquet_files
@@ -44,7 +44,7 @@ class WebHook:
         self._url, self._shown = url, f"{asked.scheme}://{asked.host}/..."
 
     def send(self, alarm: Alarm) -> None:
-        """Post it; one that is not taken is for the next look."""
+        """Post an alarm; a refused one is sent again at the next look."""
         agent = {"User-Agent": f"suffice/{VERSION}"}
         try:
             with self._httpx.Client(headers=agent, timeout=_TIMEOUT_S, trust_env=False) as client:
@@ -66,14 +66,14 @@ def _is_here(host: str) -> bool:
 
 
 class AlarmLog:
-    """Tells every alarm once: a web hook first, then a line of JSON in a file, which remembers it."""
+    """Sends every alarm once: to a web hook, then to a file of JSON lines, which remembers it."""
 
     def __init__(self, file: Path | None = None, hook: WebHook | None = None) -> None:
         self._file, self._hook = file, hook
         self._ids: set[str] = set()
 
     def untold(self, alarms: Sequence[Alarm]) -> list[Alarm]:
-        """Those that nobody who writes to the file has told yet, in order."""
+        """Return the alarms that no writer of the file has sent yet, in order."""
         if self._file is not None and self._file.is_file():
             for line in self._file.read_bytes().splitlines():
                 with suppress(ValueError, LookupError, TypeError, RecursionError):
@@ -81,7 +81,7 @@ class AlarmLog:
         return [alarm for alarm in alarms if alarm.id not in self._ids]
 
     def tell(self, alarm: Alarm) -> None:
-        """Tell it; what the hook does not take is not told."""
+        """Send an alarm, unless the hook refuses it."""
         if self._hook is not None:
             self._hook.send(alarm)
         if self._file is not None:
@@ -91,10 +91,10 @@ class AlarmLog:
 
 
 class Following:
-    """What is new in a store of live loops, a trace file, or a folder of them, taken in.
+    """A reader of new questions in a store of live loops, a trace file, or a folder of them.
 
-    New questions of one look come in the order in which their last rounds ended, of equal times and without
-    any in the order of files by name and of rows. A record that is read whole is one look.
+    New questions of one look come in the order of the end of their last rounds; equal and missing times
+    keep the order of files by name and of rows. The first look reads the whole record.
     """
 
     def __init__(self, root: Path, production: Production) -> None:
@@ -106,20 +106,20 @@ class Following:
         self._turn = self._stored_labels = 0
 
     def look(self) -> list[Asked]:
-        """Take in what came since the last look; its questions in the order in which they ended."""
+        """Take everything new since the last look; return its questions in the order of their ends."""
         # labels first: a question that ends meanwhile is read before a label that comes after it
         labels = self._new_labels()
         return self.production.read(self._new_parts(), labels)
 
     def _new_parts(self) -> Iterator[tuple[TraceSet, Sequence[str]]]:
-        """New questions, with their ids in the order in which they stand there."""
+        """Yield new questions, with their ids in stored order."""
         if (store := self._live()) is not None:
             turn = self._turn
             for run in store.runs(lambda _: turn, dead=False):
-                if run.records:
+                if run.rows:
                     origin = TraceSetOrigin(source=str(store.file), run=dict(run.document))
-                    traces = as_trace_set(records_to_table(run.records), origin)
-                    yield traces, [record.question.id for record in run.records]
+                    ids = run.rows.column("question_id").unique().to_pylist()
+                    yield as_trace_set(run.rows, origin), ids
                 self._turn = max(self._turn, run.turn)
         there = self._root.is_file() or any(self._root.glob("[!.]*.parquet"))
         for file in parquet_files(self._root) if there else []:
@@ -130,7 +130,7 @@ class Following:
             _, table = StoredFile.read_whole(file, {"question_id"}, QUESTIONS)
             ids = table.column("question_id").unique().to_pylist()
             if new := [name for name in ids if name not in self._taken]:
-                read = read_traces(file, columns=self.production.reading.columns)
+                read = read_traces(file)
                 yield (read if len(new) == len(ids) else read.only_questions(new)), new
             self._taken.update(new)
             self._unchanged[file] = now

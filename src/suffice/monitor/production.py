@@ -93,7 +93,7 @@ class ProductionSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """Something that luck does not explain, told once."""
+    """A deviation that chance does not explain."""
 
     kind: str = field(metadata={"json": "alarm"})
     of: str = ""
@@ -105,26 +105,21 @@ class Alarm:
 
     @property
     def id(self) -> str:
-        """The same where the alarm is raised again by another reading of the record."""
+        """The same id if another reading of the record raises the alarm again."""
         named = [self.policy, self.kind, self.of, self.evidence.get("promised")]
         return hashlib.sha256(json.dumps(named).encode()).hexdigest()[:12]
 
     def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
+        """Return strict JSON."""
         return {**fields_as_json(self), "id": self.id}
 
 
 class Production(Tabular):
-    """One policy, watched over all questions that it ran on, and where everything stands.
+    """A monitor of one policy over all questions that it ran on, given once each in the order of their ends.
 
-    Drift is a conformal martingale for each number of a question: it is ranked among those of the past and
-    those since, ties broken at random. Each of the k has the level divided by k, which holds however they
-    hang together; an average of their capitals would not, since each is fair given its own past ranks only.
-
-    Notes
-    -----
-    Give every question once, in the order in which they end; :class:`suffice.monitor.following.Following`
-    does.
+    Drift is a conformal martingale for each number of a question, ranked among past and later ones, ties
+    broken at random. Each of the k numbers has the level divided by k, valid for any dependence. An average
+    of their capitals would not be valid, since each is fair only given its own ranks.
     """
 
     def __init__(
@@ -179,10 +174,10 @@ class Production(Tabular):
     def read(
         self, parts: Iterable[tuple[TraceSet, Sequence[str]]], labels: Sequence[Label] = ()
     ) -> list[Asked]:
-        """Take in new questions and labels; the questions of this policy, in the order of their ends.
+        """Take new questions and labels; return the questions of this policy in the order of their ends.
 
-        Each part of a record comes with its questions' ids in the order in which they stand there, which
-        holds for those that ended at the same time, or at an unknown one.
+        Each part of a record comes with its questions' ids in stored order, for questions with equal or
+        unknown times.
         """
         found: list[Asked] = []
         for traces, order in parts:
@@ -199,7 +194,7 @@ class Production(Tabular):
         return found
 
     def take(self, asked: Asked) -> None:
-        """Take in a question that ended."""
+        """Take a question that ended."""
         counts = self.counts
         counts["questions"] += 1
         counts["rounds"] += asked.rounds
@@ -232,10 +227,7 @@ class Production(Tabular):
                 counts["forgotten"] += 1
 
     def label(self, label: Label) -> None:
-        """Take in what became known of a question that was taken.
-
-        A label of a question that was not taken, or that has one, counts for nothing.
-        """
+        """Take a label; it counts only for a taken question without a label."""
         gold, asked = label.gold_answers, self._waiting.get(label.question_id)
         if asked is None:
             return
@@ -259,7 +251,7 @@ class Production(Tabular):
         self._look_at_bets(asked.id)
 
     def _calibrate(self, asked: Asked, gold: Sequence[str]) -> None:
-        """Whether an answer is right: equal to a gold answer, or of score 1; else it is unknown."""
+        """Score an answer as right if it equals a gold answer or has score 1; else it is unknown."""
         sure, stop, monitor = asked.confidence, asked.at_stop, self._calibration
         if sure is None or monitor is None:
             return
@@ -327,19 +319,19 @@ class Production(Tabular):
     # --- telling ---------------------------------------------------------------------------------
     @property
     def alarm_notes(self) -> list[str]:
-        """A sentence each."""
+        """A sentence per alarm."""
         return [
             f"ALARM, {alarm.kind} at question {alarm.question:,}: {alarm.text}."
             for alarm in self.alarms
         ]
 
     def gauges(self) -> Mapping[str, float]:
-        """For metrics, at any time: 1 by kind of alarm that was raised, else 0."""
+        """Return 1 for each kind of alarm that was raised, else 0."""
         raised = {alarm.kind for alarm in self.alarms}
         return {kind: float(kind in raised) for kind in KINDS}
 
     def _tests(self) -> list[dict[str, Any]]:
-        """Where each test by betting stands; ``alarmed_at`` counts what it took, from 1."""
+        """Return the state of each test; ``alarmed_at`` counts its observations, from 1."""
         return [
             {
                 "kind": kind,
@@ -354,12 +346,12 @@ class Production(Tabular):
 
     @property
     def rounds_saved(self) -> float | None:
-        """Of the rounds of full budgets the share that was not run, explored questions among them."""
+        """Share of the full budgets' rounds that were not run, explored questions included."""
         full = self.counts["full_rounds"]
         return 1.0 - self.counts["budgeted"] / full if full else None
 
     def to_json(self) -> dict[str, Any]:
-        """Where everything stands, as strict JSON; ``alarmed_at`` counts what a test took, from 1."""
+        """Return the whole state as strict JSON; ``alarmed_at`` counts a test's observations, from 1."""
         told = {
             "policy": self._policy,
             "level": self.settings.level,
@@ -379,7 +371,7 @@ class Production(Tabular):
         return {name: as_json(value) for name, value in told.items()}
 
     def tables(self) -> tuple[Table, ...]:
-        """The tests, and what stopping loses and saves."""
+        """Return the tests, and the losses and savings of stopping."""
         return self._tests_table(), self._stopping_table()
 
     def _tests_table(self) -> Table:

@@ -24,16 +24,11 @@ from suffice.stats.betting import MeanSequence
 from suffice.stats.fields import known
 from suffice.stats.series import running_best
 from suffice.trace.rounds.records import CUTS, POLICY_STOP
-from suffice.trace.rounds.schema import USAGE_COLUMNS
 from suffice.trace.rounds.trace_set import TraceSet
 
 SAVED = ("rounds", "llm_calls", "evaluated_tokens", "seconds")
 """Costs of which it is watched what share stopping saves."""
 STOP_ROUND = "stop round"
-_READ = (
-    *("answer", "gold_answers", "score", "propensity", "stopped_by", "policy_hash", "time"),
-    *("signals", "probed"),
-)
 _OF_SHARE = 0.1  # of the level, for the share of questions that are stopped early
 _SCORES: Mapping[ScoreName, Callable[[str, Iterable[str]], float]] = {
     "em": exact_match,
@@ -45,7 +40,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Returned:
-    """The answer that a stop returns, with its own score where the record holds one."""
+    """The answer that a stop returns, with its score if the record holds one."""
 
     answer: str | None = None
     score: float | None = None
@@ -83,7 +78,7 @@ class Asked:
 
 
 class Reading:
-    """Reads questions as one policy sees them."""
+    """A reader of questions for one policy."""
 
     def __init__(self, policy: StopPolicy, max_rounds: int | None = None) -> None:
         self._policy, self._hash, self._max_rounds = policy, policy_hash(policy), max_rounds
@@ -91,16 +86,8 @@ class Reading:
         self.names: tuple[str, ...] = (*read, STOP_ROUND)
         """What is watched of every question: each signal in round 1 and at the stop, and the stop."""
 
-    @property
-    def columns(self) -> tuple[str, ...] | None:
-        """The optional columns that are read; ``None``: all."""
-        if isinstance(self._policy, CoveragePolicy):
-            return None
-        read = {c for spec in self._policy.specs for c in (*spec.needs, *spec.reads)}
-        return tuple({*_READ, *(column.name for column in USAGE_COLUMNS), *read})
-
     def questions(self, traces: TraceSet) -> Iterator[Asked]:
-        """The questions that this policy ran on, or no other did, by id."""
+        """Yield the questions that this policy or none ran on, by id."""
         ours = [run in (None, self._hash) for run in traces.of_questions("policy_hash")]
         if not all(ours):
             traces = traces.take(np.array(ours, bool))
@@ -177,7 +164,7 @@ def _asked(policy: StopPolicy, traces: TraceSet, full: int | None) -> Iterator[A
 
 
 def _padded(policy: StopPolicy, traces: TraceSet, full: int | None) -> SignalTable:
-    """The policy's signals, undefined in rounds that were not run, up to the full budget."""
+    """Return the policy's signals up to the full budget, undefined in rounds that were not run."""
     more = ((0, 0), (0, max(traces.n_rounds, full or 0) - traces.n_rounds))
     columns = zip(policy.specs, signal_columns(traces, policy.specs), strict=True)
     values = {spec.name: np.pad(one, more, constant_values=math.nan) for spec, one in columns}
@@ -191,7 +178,7 @@ def _padded(policy: StopPolicy, traces: TraceSet, full: int | None) -> SignalTab
 def _stops(
     policy: StopPolicy, traces: TraceSet, table: SignalTable, ends: Sequence[tuple[int, str | None]]
 ) -> list[int | None]:
-    """Where the policy stops, by the last round of each and what ended it: as recorded, else replayed."""
+    """Return each stop of the policy: as recorded, else replayed."""
     said: Array = np.full((traces.n_questions, traces.n_rounds), math.nan)
     if POLICY_STOP in traces.signal_names:
         said = traces.stored_signal(POLICY_STOP)[0]
@@ -214,7 +201,7 @@ def _stops(
 def _answer_rounds(
     policy: StopPolicy, traces: TraceSet, confidence: Array | None
 ) -> NDArray[np.int16]:
-    """The round, from 1, whose answer a stop in each round returns, (n_questions, n_rounds)."""
+    """Return the round, from 1, of the answer that each stop returns, (n_questions, n_rounds)."""
     choice = AnswerChoice.parse(policy.needs.returns)
     by: Array | None = None
     if choice.rule == "most-confident" and confidence is not None:
@@ -232,7 +219,7 @@ def _answer_rounds(
 def _saved(
     policy: StopPolicy, traces: TraceSet, at: NDArray[np.intp], end: NDArray[np.intp]
 ) -> Mapping[str, Array]:
-    """What share of each cost up to the end the stop saves, in [0, 1]; NaN: unknown."""
+    """Return the share of each cost that the stop saves, in [0, 1]; NaN: unknown."""
     costs = stop_costs(traces, reads=policy_reads(policy))
     rows, answered = np.arange(len(at)), traces.answered
     unasked = answered[rows, end] & ~answered[rows, at]
@@ -273,7 +260,7 @@ def _of_last_rounds(traces: TraceSet, column: str) -> list[Any]:
 
 
 def significant(value: float) -> float:
-    """To three significant digits: as many distinct values as a stream needs, however long it is.
+    """Round to three significant digits, so that a stream has few distinct values.
 
     >>> significant(0.123456), significant(98765.0)
     (0.123, 98800.0)
@@ -284,7 +271,7 @@ def significant(value: float) -> float:
 # --- what stopping costs -------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promised:
-    """The loss that is watched, by which score, and the most that is promised (``None``: nothing is)."""
+    """The watched loss, its score, and its promised bound (``None``: no promise)."""
 
     metric: Metric
     score: ScoreName
@@ -293,7 +280,7 @@ class Promised:
 
     @classmethod
     def by(cls, policy: StopPolicy, metric: str | None, most: float | None) -> Promised:
-        """What a certified policy promises, unless another metric or bound is named."""
+        """Return the loss that a certified policy promises, unless another metric or bound is named."""
         if most is not None and not 0.0 <= most <= 1.0:
             raise UsageError(f"a promised loss lies in [0, 1], found {most!r}")
         if metric is not None and metric not in METRICS:
@@ -313,11 +300,11 @@ class Promised:
 
     @property
     def least(self) -> float:
-        """The least a loss can be; the most is 1."""
+        """The least possible loss; the greatest is 1."""
         return -1.0 if self.loss == "signed" else 0.0
 
     def lost(self, stop: Returned, end: Returned, gold: Sequence[str]) -> float:
-        """By what a stop returns where running on returns the other; NaN: unknown."""
+        """Return the loss of a stop against running on; NaN: unknown."""
         if self.metric.agreement:
             gold = () if end.answer is None else (end.answer,)
         at_stop, at_end = self._value(stop, gold), self._value(end, gold)
@@ -357,7 +344,7 @@ def _bound_of(terms: Mapping[str, Any]) -> tuple[str, float | None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerQuestion:
-    """A mean over all questions of what stops early change, from those that ran on past their stop."""
+    """A mean change over all questions, estimated from those that ran on past their stop."""
 
     name: str
     explored: int
@@ -367,15 +354,14 @@ class PerQuestion:
 
 
 class Stopping:
-    """What stopping loses and saves against running on, per question, at all times.
+    """Losses and savings of stopping per question, with intervals that hold at all times.
 
-    Savings are shares of what the same loop would have cost that went on, asked for the same.
+    Savings are shares of the cost of the same loop without the stop.
 
-    Questions drawn to run on past their policy's stop tell what others lose; the share that is stopped early
-    is counted of all. The product of both intervals, 0.9 and 0.1 of the level apart, holds for the mean per
-    question. It does not matter in which order or how many of the drawn ones are labelled, so long as that
-    does not depend on the outcome, nor whether others are: weights of 1/propensity would need the others'
-    labels too, for intervals as wide.
+    Questions drawn to run on past their stop show what others lose; the share stopped early is counted over
+    all. The product of both intervals, at 0.9 and 0.1 of the level, holds for the mean per question. It
+    does not matter in which order or how many drawn questions are labelled, if that does not depend on the
+    outcome. Weights of 1/propensity would need the other questions' labels too, for intervals as wide.
     """
 
     def __init__(self, promised: Promised, level: float) -> None:
@@ -387,7 +373,7 @@ class Stopping:
         self.draws: ProbabilityMonitor = ProbabilityMonitor(level)
 
     def take(self, asked: Asked) -> None:
-        """Take in a question that ended."""
+        """Take a question that ended."""
         if asked.stop is not None:
             self.means["early"].take(float(asked.early))
         for name, share in asked.saved.items():
@@ -396,7 +382,7 @@ class Stopping:
             self.draws.update(asked.propensity, float(asked.explored))
 
     def lose(self, loss: float) -> bool:
-        """What a question that ran on would have lost by stopping; whether too much is lost by now."""
+        """Take the loss of a question that ran on; return whether the loss is proven too high."""
         self.means["loss"].take(loss)
         most = self._promised.most
         mean = self.means["early"].mean * self.means["loss"].mean
@@ -409,7 +395,7 @@ class Stopping:
 
     @property
     def saved(self) -> list[PerQuestion]:
-        """The share that is saved of each cost, of those that are known."""
+        """The saved share of each known cost."""
         return [
             self._per_question(name, self.means[name]) for name in SAVED if self.means[name].count
         ]

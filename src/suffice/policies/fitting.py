@@ -46,17 +46,17 @@ from suffice.trace.rounds.trace_set import TraceSet
 N_FOLDS = 5
 _FOLD_SEED = 42
 LABELS = "labels"
-"""What stood for gold answers, in what a policy file says of its fitting; not there: gold answers."""
+"""Field of ``fitted_on``: the labels in place of gold answers; missing: gold answers."""
 CUT = "cut"
-"""Which questions of a record with cut ones were read, in what a policy file says of its fitting."""
+"""Field of ``fitted_on``: counts of questions read and left out of a record with cut ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitData:
     """Signals and outcomes of the fitting questions.
 
-    ``provenance`` is what the policy file says of them; ``f1_kind`` the F1 of the outcomes;
-    ``abstention`` the phrases that count instead of the usual ones.
+    ``provenance`` describes them in the policy file, ``f1_kind`` is the F1 of the outcomes, and
+    ``abstention`` are the phrases that replace the usual ones.
     """
 
     table: SignalTable
@@ -65,38 +65,31 @@ class FitData:
     units: NDArray[np.intp]
     f1_kind: F1Kind = "hotpotqa"
     abstention: tuple[str, ...] | None = None
-    returned: Outcomes | None = None
-
-    @property
-    def stopped(self) -> Outcomes:
-        """What stopping after each round scores: ``returned``, where another than its own answer is."""
-        return self.outcomes if self.returned is None else self.returned
 
     def folds(self) -> NDArray[np.int64]:
-        """A fold number for every question, (n_questions,), one for all of a unit, as many units in each."""
+        """Return a fold number for every question, (n_questions,); a unit lies in one fold."""
         unit = numbered_units(self.units)
         return folds(int(unit.max(initial=0)) + 1)[unit]
 
     def held_out(self) -> Iterator[tuple[Mask, Mask]]:
-        """The questions of each fold, and those to fit on for them: all others, if there are any."""
+        """Yield the questions of each fold, and the questions to fit on: all others, if any."""
         fold = self.folds()
         for number in np.unique(fold):
             held_out = fold == number
             yield held_out, held_out if held_out.all() else ~held_out
 
     @property
-    def chosen_by(self) -> Mapping[str, Any]:
-        """The same of a number that was chosen by their F1."""
-        return {**self.provenance, "f1_kind": self.f1_kind}
+    def base_rates(self) -> tuple[float, ...]:
+        """Mean EM of each round over labeled questions; NaN without any."""
+        return tuple(_mean_by_round(self.outcomes.em).tolist())
 
     @property
-    def base_rates(self) -> tuple[float, ...]:
-        """Mean EM of each round over labelled questions; NaN where none was recorded."""
-        return tuple(_mean_by_round(self.outcomes.em).tolist())
+    def chosen_by(self) -> Mapping[str, Any]:
+        """The provenance of a number chosen by F1."""
+        return {**self.provenance, "f1_kind": self.f1_kind}
 
 
 def _mean_by_round(em: Array) -> Array:
-    """Column means of what is defined, (n_rounds,); NaN where nothing is."""
     counts = np.isfinite(em).sum(axis=0)
     means = np.nansum(em, axis=0) / np.maximum(counts, 1)
     return np.where(counts > 0, means, np.nan)
@@ -104,11 +97,11 @@ def _mean_by_round(em: Array) -> Array:
 
 # --- records that were cut -----------------------------------------------------------------------
 def fit_questions(part: Measures) -> tuple[Mask, Mapping[str, Any]]:
-    """The questions that a fit reads, (n_questions,), and what its file says of the others.
+    """Return the questions that a fit reads, (n_questions,), and counts of the others for its file.
 
-    Read are those whose rounds were not cut by the policy that ran, drawn like all. Questions that were
-    explored ran on whatever it said, so they are a sample of all. Those that it never stopped ran on of
-    themselves and are the hard ones: as large a share of them is kept, drawn by their ids.
+    A fit reads questions that the running policy did not cut, as a sample of all. Explored questions ran
+    on whatever it decided, so they are such a sample. Questions that it never stopped are the hard ones:
+    the fit keeps an equal share of them, drawn by their ids.
     """
     seen, record = part.seen, part.recorded
     everyone = np.ones(record.n_questions, bool)
@@ -123,8 +116,11 @@ def fit_questions(part: Measures) -> tuple[Mask, Mapping[str, Any]]:
         return everyone, {}
     never = ~(cut | seen.explored) & np.isin(seen.propensity, seen.propensity[seen.stood_for])
     not_drawn = never.copy()
-    names = record.first_rounds("question_id").filter(never)
-    not_drawn[never] = _between_0_and_1(names) >= seen.propensity[never]
+    names = record.first_rounds("question_id").filter(never).cast("large_binary")
+    # a hash between 0 and 1 draws a question alike in any record
+    digests = b"".join(blake2b(name.as_buffer(), digest_size=8).digest() for name in names)
+    drawn = np.frombuffer(digests, np.uint64) / 2.0**64
+    not_drawn[never] = drawn >= seen.propensity[never]
     read = ~(cut | not_drawn)
     if not read.any():
         raise UsageError(_all_cut(record))
@@ -147,16 +143,8 @@ def _all_cut(record: TraceSet, what: str = "questions") -> str:
     )
 
 
-def _between_0_and_1(ids: pa.ChunkedArray) -> Array:
-    """A number for every id as if drawn at random, the same whatever it stands among."""
-    digests = b"".join(
-        blake2b(name.as_buffer(), digest_size=8).digest() for name in ids.cast("large_binary")
-    )
-    return np.frombuffer(digests, np.uint64) / 2.0**64
-
-
 def fit_notes(fitted_on: Mapping[str, Any]) -> list[str]:
-    """Which questions a policy was fitted on, where its record holds cut ones; as its file says it."""
+    """Say from a policy's ``fitted_on`` how cut questions were left out of its fit."""
     stated = fitted_on.get(CUT)
     if not isinstance(stated, Mapping):
         return []
@@ -188,7 +176,7 @@ def fit_data(
     fits: bool = True,
     abstention: tuple[str, ...] | None = None,
 ) -> FitData:
-    """The labelled questions of a split, ready to fit on, scored with that F1."""
+    """Return the labeled questions of a split to fit on, scored with this F1."""
     chosen = Measures.of(traces).only_split(split)
     record, scored = chosen.traces, chosen.scores(f1_kind)
     if not scored.labelled.any():
@@ -199,7 +187,10 @@ def fit_data(
         )
     read, cut = fit_questions(chosen) if fits else (np.ones(record.n_questions, bool), {})
     chosen.take(read).scores_throughout("fitting", f1_kind)
-    scored = _only_of(scored, read)
+    em, f1, acc = (
+        np.where(read[:, None], values, np.nan) for values in (scored.em, scored.f1, scored.acc)
+    )
+    scored = replace(scored, em=em, f1=f1, acc=acc, labelled=scored.labelled & read)
     if not scored.labelled.any():
         raise UsageError(_all_cut(record, "labelled questions"))
     provenance = {
@@ -227,16 +218,8 @@ def fit_data(
     )
 
 
-def _only_of(scored: Outcomes, read: Mask) -> Outcomes:
-    """The same, questions that are not read unlabelled."""
-    em, f1, acc = (
-        np.where(read[:, None], values, np.nan) for values in (scored.em, scored.f1, scored.acc)
-    )
-    return replace(scored, em=em, f1=f1, acc=acc, labelled=scored.labelled & read)
-
-
 def refuse_without_gold(measures: Measures, who: str, why: str) -> None:
-    """Refuse to fit without gold answers what would say more of its policy than is known then."""
+    """Refuse a fit whose claims need gold answers where there are none."""
     if not measures.metric.gold:
         raise UsageError(
             f"{who} is fitted on gold answers only ({why}); {measures.metric.stands_for_gold}. "
@@ -245,7 +228,7 @@ def refuse_without_gold(measures: Measures, who: str, why: str) -> None:
 
 
 def right_abstentions(questions: Measures) -> tuple[str, ...] | None:
-    """The phrases by which answers to these questions abstain; ``None``: the usual ones."""
+    """Return the phrases of abstaining answers that are no right answers; ``None``: the usual ones."""
     stated = stated_phrases(questions.traces.origin.run)
     if not questions.metric.gold:
         return stated
@@ -264,7 +247,22 @@ _EACH_ROUND: Mapping[str, Callable[..., Calibrator]] = MappingProxyType(
 )
 
 
-def _fitted(kind: str, values: Array, em: Array, undefined: float | None) -> PerRoundCalibrator:
+def fit_calibrator(
+    data: FitData,
+    signal: str,
+    *,
+    kind: CalibratorKind = "isotonic",
+    undefined: float | None = None,
+    rows: Mask | None = None,
+) -> PerRoundCalibrator:
+    """Fit ``signal`` to P(EM = 1), on all questions or on some ``rows``."""
+    if kind not in get_args(CalibratorKind):
+        raise UsageError(unknown_name("calibrator", kind, get_args(CalibratorKind)))
+    values, em = data.table.signal(signal), data.outcomes.em
+    if rows is None:
+        warn_of_little(data, f"calibrated({signal})")
+    else:
+        values, em = values[rows], em[rows]
     if kind == "shrunken":
         return fit_shrunken(values, em, undefined=undefined)
     if kind == "isotonic-global":
@@ -274,27 +272,8 @@ def _fitted(kind: str, values: Array, em: Array, undefined: float | None) -> Per
     return PerRoundCalibrator(maps=maps, absent=undefined)
 
 
-def fit_calibrator(
-    data: FitData,
-    signal: str,
-    *,
-    kind: CalibratorKind = "isotonic",
-    undefined: float | None = None,
-    rows: Mask | None = None,
-) -> PerRoundCalibrator:
-    """Fit ``signal`` to P(EM = 1)."""
-    if kind not in get_args(CalibratorKind):
-        raise UsageError(unknown_name("calibrator", kind, get_args(CalibratorKind)))
-    values, em = data.table.signal(signal), data.outcomes.em
-    if rows is not None:
-        return _fitted(kind, values[rows], em[rows], undefined)
-    calibrator = _fitted(kind, values, em, undefined)
-    warn_of_little(data, f"calibrated({signal})")
-    return calibrator
-
-
 def warn_of_little(data: FitData, what: str) -> None:
-    """Say that ``what`` is fitted on next to nothing."""
+    """Warn that ``what`` is fitted on hardly any labels."""
     labelled, em = int(data.outcomes.labelled.sum()), data.outcomes.em
     least, most = np.fmin.reduce(em, axis=None), np.fmax.reduce(em, axis=None)
     split = f"questions of split {data.provenance.get('split')!r}"
@@ -316,30 +295,9 @@ def fit_rule(
     fit_on: Traces | None = None,
     metric: MetricName | None = None,
 ) -> Rule:
-    """A rule with its ``calibrated(...)`` and ``base_rate()`` fitted on the questions of a split.
+    """Fit the ``calibrated(...)`` and ``base_rate()`` of a rule on a split of ``traces``.
 
-    What ``replay --stop-when`` replays, and what ``suffice fit rule`` and ``--out`` write.
-
-    Parameters
-    ----------
-    rule
-        Its text.
-    traces
-        The record it is for, which may hold signals of one's own; fitted there.
-    split
-        Questions to fit on; a rule without fitted parts reads none.
-    calibrator
-        How ``calibrated(...)`` is fitted.
-    fit_on
-        Another record to fit on instead.
-    metric
-        ``agreement`` fits to the full budget's own answers. ``None``: to gold answers where there are some.
-
-    Raises
-    ------
-    UsageError
-        For a rule that does not parse, an unknown signal, a split that is missing or unlabelled where
-        something must be fitted.
+    The rule may read the own signals of ``traces``. ``fit_on`` is another record to fit on instead.
     """
     needs = rule_needs(rule)
     measures = Measures.of(traces).by(metric)
@@ -350,21 +308,21 @@ def fit_rule(
     if not needs.fitting:
         return fitted_rule(rule, None, own_signals=own, abstention=abstention)
     fitting = measures if fit_on is None else Measures.of(fit_on).by(measures.metric.name)
+
+    def require_split() -> None:
+        if split not in fitting.traces.splits:
+            raise UsageError(
+                f"rule {rule!r} needs calibrated() or base_rate() fitted on split {split!r}, which "
+                f"{fitting.traces.origin.source} does not have; {fitting.traces.how_to_split()}, "
+                "or fit on traces that have it with: --fit-on OTHER_TRACES (in Python fit_on=)"
+            )
+
     all_of(
-        lambda: _require_split(rule, fitting.traces, split),
+        require_split,
         lambda: refuse_lacking((resolve(name, also=recorded) for name in needs.signals), record),
     )
     data = fit_data(fitting, needs.signals, split=split)
     return fitted_rule(rule, data, own_signals=own, calibrator=calibrator, abstention=abstention)
-
-
-def _require_split(rule: str, traces: TraceSet, split: str) -> None:
-    if split not in traces.splits:
-        raise UsageError(
-            f"rule {rule!r} needs calibrated() or base_rate() fitted on split {split!r}, which "
-            f"{traces.origin.source} does not have; {traces.how_to_split()}, "
-            "or fit on traces that have it with: --fit-on OTHER_TRACES (in Python fit_on=)"
-        )
 
 
 def fitted_rule(
@@ -376,7 +334,7 @@ def fitted_rule(
     undefined: float | None = None,
     abstention: tuple[str, ...] | None = None,
 ) -> Rule:
-    """A rule text with whatever it needs fitted on ``data``, which may be ``None`` where it needs nothing."""
+    """Return the rule with its parts fitted on ``data``; ``None`` if nothing is to be fitted."""
     needs = rule_needs(rule)
     if abstention is None and data is not None:
         abstention = data.abstention
@@ -399,7 +357,7 @@ def fitted_rule(
 
 
 def folds(n_units: int) -> NDArray[np.int64]:
-    """A fold number for every unit, (n_units,), sizes within one of each other."""
+    """Return a fold number for every unit, (n_units,); sizes differ by at most one."""
     numbers = np.arange(n_units) % min(N_FOLDS, n_units)
     return np.random.default_rng(_FOLD_SEED).permutation(numbers)
 
@@ -407,7 +365,7 @@ def folds(n_units: int) -> NDArray[np.int64]:
 def out_of_fold(
     data: FitData, signal: str, *, kind: CalibratorKind = "isotonic", undefined: float | None = None
 ) -> Array:
-    """Calibrated values of the fitting questions, each from maps fitted without its own fold."""
+    """Return calibrated values of the fitting questions, from maps fitted without their own fold."""
     values = data.table.signal(signal)
     n_questions, n_rounds = values.shape
     warn_of_little(data, f"out of fold, calibrated({signal})")
@@ -419,7 +377,7 @@ def out_of_fold(
 
 
 def base_rates_out_of_fold(data: FitData) -> Array:
-    """Mean EM of each round over the other folds' questions, (n_questions, n_rounds)."""
+    """Return the mean EM of each round over the other folds, (n_questions, n_rounds)."""
     em = data.outcomes.em
     rates = np.empty(em.shape)
     for held_out, others in data.held_out():
@@ -428,10 +386,8 @@ def base_rates_out_of_fold(data: FitData) -> Array:
 
 
 # --- what a record does not give -----------------------------------------------------------------
-_MOST = 0.5
-"""Share of the rounds, above which a signal that is undefined there makes a poor policy."""
-_SELDOM = 0.05
-"""Share of the rounds, below which a rule that can hold there stops next to nothing."""
+_MOST = 0.5  # undefined in a larger share of the rounds, a signal makes a poor policy
+_SELDOM = 0.05  # a rule that can hold in a smaller share of the rounds hardly stops anything
 
 
 def warn_of_undefined(
@@ -442,7 +398,7 @@ def warn_of_undefined(
     *,
     at_least: int = 0,
 ) -> None:
-    """Say which signals of a policy are undefined in most of the rounds it was fitted on."""
+    """Warn of the policy's signals that are undefined in most rounds of its fitting questions."""
     traces = measures.traces
     counted, rounds = _counted(traces)
     absent = {
@@ -464,7 +420,7 @@ def warn_of_undefined(
 
 
 def warn_of_rule(policy: Rule, measures: Measures, name: str) -> None:
-    """What :func:`warn_of_undefined` says of a rule, and whether it can hold in next to no round."""
+    """Warn of a rule's undefined signals, and of a rule that can hold in hardly any round."""
     counted, _ = _counted(measures.traces)
     share = policy.can_hold(measures.signals(policy.specs))[counted].mean()
     if share >= _SELDOM:
@@ -478,7 +434,7 @@ def warn_of_rule(policy: Rule, measures: Measures, name: str) -> None:
 
 
 def _counted(traces: TraceSet) -> tuple[Mask, str]:
-    """The rounds that a share counts, (n_questions, n_rounds), and what they are, in words."""
+    """Return the rounds to count, (n_questions, n_rounds), and their name."""
     counted = traces.exists.copy()
     if counted[:, 1:].any():
         counted[:, 0] = False
@@ -487,7 +443,7 @@ def _counted(traces: TraceSet) -> tuple[Mask, str]:
 
 
 def _missing_input(spec: SignalSpec, traces: TraceSet, absent: Mask) -> str:
-    """What lacks where a signal is first undefined, and what to type; may be empty."""
+    """Say why a signal is undefined in its first such round, and what to type; may be empty."""
     question, number = np.argwhere(absent)[0]
     chosen = np.arange(traces.n_questions) == question
     views = next(iter(traces.take(chosen).views([*read_columns([spec]), "signals"])))

@@ -20,7 +20,7 @@ _DECIDES_NOTHING = ("budget", "costs", "fitted_on", "guarantee", "levels", "note
 
 
 def policy_document(policy: StopPolicy) -> dict[str, Any]:
-    """A policy as the JSON document of its file."""
+    """Return the JSON document of a policy's file."""
     document = getattr(policy, "document", None)
     if document is None:
         raise UsageError(
@@ -30,7 +30,7 @@ def policy_document(policy: StopPolicy) -> dict[str, Any]:
 
 
 def policy_hash(policy: StopPolicy) -> str:
-    """Twelve hexadecimal digits over everything that decides."""
+    """Return twelve hexadecimal digits over all parts that decide."""
     document = policy_document(policy)
     for part in _DECIDES_NOTHING:
         document.pop(part, None)
@@ -45,11 +45,11 @@ def save_policy(
     max_rounds: int | None = None,
     remark: str | None = None,
 ) -> Path:
-    """Write a policy file; a path not ending in ``.json`` is a folder that gets ``policy.json``.
+    """Write a policy file; a path that does not end in ``.json`` is a folder for ``policy.json``.
 
-    The weights of a network lie beside it, under the file's name with ``.safetensors``. ``max_rounds``
-    is the full budget of the loop, never the policy's own stop: what a live loop ends at by default.
-    ``remark`` is what a reader of the file must know.
+    The weights of a network get the same name with ``.safetensors``. ``max_rounds`` is the full budget of
+    the loop, at which a live loop ends by default, never the policy's own stop. ``remark`` is a note to
+    readers of the file.
 
     Raises
     ------
@@ -83,14 +83,14 @@ def save_policy(
 
 @dataclass(frozen=True, slots=True)
 class PolicyFile:
-    """A policy read from its file, with the budget it was written for (``None``: no budget)."""
+    """A policy from a file, and the budget that the file states (``None``: no budget)."""
 
     policy: StopPolicy
     max_rounds: int | None
 
 
 def names_policy_file(name: str) -> bool:
-    """Whether a policy is named by a path, rather than by a method's name or a rule's text."""
+    """Return whether a name is a path, rather than a method's name or a rule's text."""
     try:
         return name.endswith(".json") or (name != "" and Path(name).exists())
     except OSError as error:  # no path can be that long: a rule's text
@@ -105,40 +105,30 @@ def load_policy(path: str | Path) -> PolicyFile:
     DataError
         Naming file and field: not JSON, a newer version, an unknown kind, a malformed part.
     """
-    file = file_of(path)
+    file = Path(path)
+    file = file / "policy.json" if file.is_dir() else file
     return _parsed(_read_document(file), file)
 
 
-def file_of(path: str | Path) -> Path:
-    """The policy file that a path names: itself, or the ``policy.json`` of a folder."""
-    file = Path(path)
-    return file / "policy.json" if file.is_dir() else file
-
-
 def _parsed(document: Mapping[str, Any], file: Path) -> PolicyFile:
-    """The policy of a document; beside ``file`` may lie its weights."""
-    try:
-        check_version(document, "suffice_policy", POLICY_VERSION)
-        return _of_its_kind(document, file)
-    except DataError as error:
-        raise DataError(error.message, file=str(file), column=error.column) from error
-
-
-def _of_its_kind(document: Mapping[str, Any], file: Path) -> PolicyFile:
     named, budget = document.get("kind"), document.get("max_rounds")
     kind = find_kind(named) if isinstance(named, str) else None
-    if kind is None:
-        raise DataError(unknown_name("policy kind", named, kind_names()), column="kind")
-    max_rounds = None if budget is None else whole(budget, "max_rounds", 1)
     try:
-        return PolicyFile(kind.read(document, file), max_rounds)
+        check_version(document, "suffice_policy", POLICY_VERSION)
+        max_rounds = None if budget is None else whole(budget, "max_rounds", 1)
+        if kind is not None:
+            return PolicyFile(kind.read(document, file), max_rounds)
+    except DataError as error:
+        raise DataError(error.message, file=str(file), column=error.column) from error
     except UsageError as error:
-        raise DataError(str(error), column=kind.main_field) from error
+        column = None if kind is None else kind.main_field
+        raise DataError(str(error), file=str(file), column=column) from error
+    raise DataError(unknown_name("policy kind", named, kind_names()), file=str(file), column="kind")
 
 
 # --- a policy within another document -------------------------------------------------------------
 def pack_policy(policy: StopPolicy) -> dict[str, Any]:
-    """The document of a policy's file with its weights, where it has any, as base64 text in it."""
+    """Return the document of a policy's file, with any weights as base64 text."""
     from base64 import b64encode
 
     from suffice.results.as_json import as_json
@@ -150,7 +140,7 @@ def pack_policy(policy: StopPolicy) -> dict[str, Any]:
 
 
 def unpack_policy(document: Mapping[str, Any]) -> StopPolicy:
-    """The policy of which :func:`pack_policy` gave this document."""
+    """Return the policy of a document of :func:`pack_policy`."""
     from base64 import b64decode
     from tempfile import TemporaryDirectory
 
@@ -167,7 +157,7 @@ def unpack_policy(document: Mapping[str, Any]) -> StopPolicy:
 
 
 def load_filter(path: str) -> StatedFilter:
-    """The passage filter of a policy file."""
+    """Return the passage filter of a policy file."""
     policy = load_policy(path).policy
     if not isinstance(policy, FilteringPolicy):
         raise UsageError(

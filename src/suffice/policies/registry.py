@@ -51,20 +51,20 @@ _KINDS: Mapping[str, str] = MappingProxyType(
     {
         "fixed": "suffice.policies.unfitted:KIND",
         **{name: home for name, home in _METHODS.items() if name not in _CONTROLS},
-        **dict.fromkeys(("tasr", "rule", "certified"), "suffice.policies.method:RULE_KIND"),
+        **dict.fromkeys(("tasr", "certified"), "suffice.policies.rules.policy:METHOD"),
     }
 )
-"""Controls write rules of kind ``rule``; what reads a rule loads nothing that fits one."""
+"""Controls write rules of kind ``rule``; reading a rule imports no fitting code."""
 
 
 # --- names ---------------------------------------------------------------------------------------
 def method_names() -> tuple[str, ...]:
-    """Every method, those of other packages last; nothing is imported."""
+    """Return the names of all methods, those of other packages last; imports nothing."""
     return (*_METHODS, *_entries())
 
 
 def nameable_methods() -> tuple[str, ...]:
-    """Methods whose name alone says a policy: those whose settings all have a default."""
+    """Return the methods that need no option: their settings all have a default."""
     named = []
     for name in method_names():
         with contextlib.suppress(UsageError):  # somebody else's that cannot be loaded
@@ -75,18 +75,18 @@ def nameable_methods() -> tuple[str, ...]:
 
 
 def kind_names() -> tuple[str, ...]:
-    """Every kind of policy that a file can hold, sorted."""
+    """Return the kinds of policies in files, sorted."""
     return tuple(sorted((*_KINDS, *_entries())))
 
 
 def find_method(name: str) -> Method | None:
-    """The method of a name; ``None``: there is none."""
+    """Return the method of a name; ``None``: no such method."""
     method: Method | None = _found(name, _METHODS)
     return method
 
 
 def find_kind(name: str) -> PolicyKind | None:
-    """How a kind of policy is read from its file; ``None``: there is no such kind."""
+    """Return the reader of a kind of policy; ``None``: no such kind."""
     kind: PolicyKind | None = _found(name, _KINDS)
     return kind
 
@@ -98,7 +98,7 @@ def _found(name: str, homes: Mapping[str, str]) -> Any:
 
 
 def method_and_preset(name: str) -> tuple[Method, Preset] | None:
-    """The method of a bare name or ``NAME-published``, or of ``NAME-corrected``; else ``None``."""
+    """Return the method and preset of ``NAME``, ``NAME-published`` or ``NAME-corrected``, or ``None``."""
     from suffice.policies.method import PRESETS
 
     for preset in PRESETS:
@@ -110,7 +110,7 @@ def method_and_preset(name: str) -> tuple[Method, Preset] | None:
 
 
 def unfitted_policy(name: str) -> StopPolicy | None:
-    """The policy that a name alone says, such as ``fixed-3`` or ``patience-2``; ``None`` for other names."""
+    """Return the policy of a name such as ``fixed-3`` or ``patience-2``; ``None`` for other names."""
     from suffice.policies.unfitted import FixedPolicy, ready_rule
 
     fixed = FixedPolicy.named(name)
@@ -154,7 +154,6 @@ def fit_method(
 
 
 def _needed(settings: type[Any]) -> list[str]:
-    """Fields without a default."""
     return [
         field.name
         for field in fields(settings)
@@ -165,7 +164,7 @@ def _needed(settings: type[Any]) -> list[str]:
 def refuse_options(
     name: str, preset: Preset, stated: Collection[str], takes: Mapping[Preset, Collection[str]]
 ) -> None:
-    """Refuse a preset that a method does not have, and options that its preset does not take."""
+    """Refuse an unknown preset of a method, and options that the preset does not take."""
     if preset not in takes:
         raise UsageError(f"{name} has no preset {preset!r}; known: {', '.join(takes)}")
     allowed = takes[preset]
@@ -184,7 +183,6 @@ def _load(home: str) -> Any:
 
 @cache
 def _entries() -> Mapping[str, Any]:
-    """Entry points of other packages by name."""
     from importlib.metadata import entry_points
 
     entries = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
@@ -193,7 +191,6 @@ def _entries() -> Mapping[str, Any]:
 
 @cache
 def _load_entry(name: str) -> Method:
-    """The method that an entry point names."""
     from suffice.policies.method import Method
 
     entry = _entries()[name]

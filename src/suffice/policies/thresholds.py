@@ -1,4 +1,4 @@
-"""The one open number of a rule: its grid, its out-of-fold choice and its shortest spelling."""
+"""The open number of a rule: its grid, its out-of-fold choice and its shortest form."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from suffice.measures.scores import Outcomes
 from suffice.policies.defaults import CalibratorKind
 from suffice.policies.fitting import FitData, base_rates_out_of_fold, out_of_fold
 from suffice.policies.rules.language import (
-    BaseRate,
     Calibrated,
     Number,
     Operand,
     RuleColumns,
     SignalRef,
+    Variable,
     comparisons,
     parse,
     rule_fires,
@@ -38,7 +38,7 @@ _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdScore:
-    """What a threshold scores and in how many rounds, labelled means; ``stops`` (n_questions,)."""
+    """A threshold's mean score and rounds over labeled questions; ``stops`` (n_questions,)."""
 
     threshold: float
     score: float
@@ -48,7 +48,7 @@ class ThresholdScore:
 
 
 def fill(template: str, threshold: float) -> str:
-    """The rule with its one ``?`` replaced by a number, in shortest round-trip form."""
+    """Return the rule with its one ``?`` replaced by a number, in shortest round-trip form."""
     if template.count(PLACEHOLDER) != 1:
         raise UsageError(
             f"rule {template!r} must hold exactly one '?', the number that is swept, as in "
@@ -61,7 +61,7 @@ def fill(template: str, threshold: float) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenRule:
-    """A rule with one open number over the fitting questions; see :func:`open_rule`."""
+    """A rule with one open number, and its signals on the fitting questions."""
 
     template: str
     data: FitData
@@ -69,17 +69,17 @@ class OpenRule:
     columns: RuleColumns
 
     def scores(self, thresholds: Sequence[float]) -> tuple[ThresholdScore, ...]:
-        """What every threshold scores."""
+        """Return the score of every threshold."""
         data, scores = self.data, []
         ends = data.table.exists.sum(axis=1)
         for threshold in thresholds:
             fires = rule_fires(fill(self.template, threshold), self.specs, self.columns)
             stops = first_stops(fires, ends)
-            scores.append(score_stops(threshold, stops, data.stopped))
+            scores.append(score_stops(threshold, stops, data.outcomes))
         return tuple(scores)
 
     def shortest(self, threshold: float) -> float:
-        """The shortest number under which the rule decides every recorded round as under this one."""
+        """Return the shortest number that decides every recorded round alike."""
         stand_in = Number(_STAND_IN)
         for comparison in comparisons(parse(fill(self.template, _STAND_IN))):
             if comparison.right == stand_in:
@@ -97,12 +97,12 @@ class OpenRule:
         thresholds: Sequence[float],
         choose: Callable[[Sequence[ThresholdScore]], ThresholdScore],
     ) -> ThresholdScore:
-        """The score chosen among the thresholds', its threshold written as short as can be."""
+        """Return the chosen score, with the shortest form of its threshold."""
         score = choose(self.scores(thresholds))
         return replace(score, threshold=self.shortest(score.threshold))
 
     def _values(self, operand: Operand) -> Array | None:
-        """What the open number is compared with in recorded rounds, and its bounds, which it keeps to."""
+        """Return an operand's values in recorded rounds, and its bounds."""
         exists = self.data.table.exists
         match operand:
             case SignalRef(name):
@@ -110,7 +110,7 @@ class OpenRule:
                 return np.append(self.columns.signals[name][exists], (spec.low, spec.high))
             case Calibrated(name):
                 return np.append(self.columns.calibrations[name][exists], (0.0, 1.0))
-            case BaseRate() if self.columns.base_rates is not None:
+            case Variable("base_rate()") if self.columns.base_rates is not None:
                 return np.append(self.columns.base_rates[exists], (0.0, 1.0))
             case _:
                 return None
@@ -123,7 +123,7 @@ def open_rule(
     calibrator: CalibratorKind = "isotonic",
     undefined: float | None = None,
 ) -> OpenRule:
-    """A rule whose swept number is written ``?``."""
+    """Return a rule whose open number is written ``?``; calibrated values are out of fold."""
     needs = rule_needs(fill(template, 0.0))
     return OpenRule(
         template=template,
@@ -143,13 +143,13 @@ def open_rule(
 
 
 def first_stops(fires: Mask, ends: NDArray[np.integer[Any]]) -> NDArray[np.int16]:
-    """The first round that fires, at most and else that of ``ends`` (n_questions,), 1-based."""
+    """Return the first round that fires, from 1; at most, and otherwise, ``ends`` (n_questions,)."""
     first = np.where(fires.any(axis=1), fires.argmax(axis=1) + 1, ends)
     return np.asarray(np.minimum(first, ends), np.int16)
 
 
 def score_stops(threshold: float, stops: NDArray[np.int16], outcomes: Outcomes) -> ThresholdScore:
-    """What stopping at ``stops`` (n_questions,) scores on the labelled questions, and in how many rounds."""
+    """Score the stops (n_questions,) on the labeled questions."""
     labelled = outcomes.labelled
     scores = outcomes.compared[np.arange(len(stops)), stops - 1][labelled]
     spread = float(scores.std(ddof=1)) if len(scores) > 1 else 0.0
@@ -163,7 +163,7 @@ def score_stops(threshold: float, stops: NDArray[np.int16], outcomes: Outcomes) 
 
 
 def cheapest_within_one_error(scores: Sequence[ThresholdScore]) -> ThresholdScore:
-    """The cheapest within one standard error of the best; ties to the better, then the lower number."""
+    """Return the cheapest within one standard error of the best; ties: the better, then the lower."""
     best = max(scores, key=lambda threshold: threshold.score)
     close = [one for one in scores if one.score >= best.score - best.standard_error]
     return min(close, key=lambda one: (one.mean_rounds, -one.score, one.threshold))
@@ -171,11 +171,10 @@ def cheapest_within_one_error(scores: Sequence[ThresholdScore]) -> ThresholdScor
 
 # --- as short as can be --------------------------------------------------------------------------
 def shortest_threshold(threshold: float, values: ArrayLike, comparison: str = ">") -> float:
-    """The number of fewest decimals with which every value compares as with the threshold.
+    """Return the number of fewest decimals that compares with every value as the threshold does.
 
-    Of several the nearest, then the lower. What lies on which side of the threshold is kept, and nothing
-    observed is crossed: after ``>`` and ``<=`` a threshold may equal the value below it, after ``<`` and
-    ``>=`` the one above it.
+    Of several the nearest, then the lower. No value changes its side: after ``>`` and ``<=`` the number may
+    equal the value below it, after ``<`` and ``>=`` the value above it.
     """
     if comparison not in ("<", "<=", ">", ">="):
         return threshold
@@ -189,7 +188,10 @@ def shortest_threshold(threshold: float, values: ArrayLike, comparison: str = ">
         nearest = round(exact * unit)
         near = {nearest - 1, nearest, nearest + 1}
         near |= {
-            number for end in (low, high) if math.isfinite(end) for number in _about(end, unit)
+            math.floor(Fraction(repr(end)) * unit) + step
+            for end in (low, high)
+            if math.isfinite(end)
+            for step in (0, 1)
         }
         fitting = [
             number / unit
@@ -201,9 +203,3 @@ def shortest_threshold(threshold: float, values: ArrayLike, comparison: str = ">
                 min(fitting, key=lambda number: (abs(Fraction(repr(number)) - exact), number))
             )
     return threshold
-
-
-def _about(end: float, unit: int) -> tuple[int, int]:
-    """Whole multiples of 1 / unit at either side of a number."""
-    below = math.floor(Fraction(repr(float(end))) * unit)
-    return below, below + 1

@@ -1,9 +1,9 @@
-"""Policies that nothing fits: fixed budgets, rules of other systems, and plain patience.
+"""Policies without a fit: fixed budgets, rules of other systems, and plain patience.
 
-Rules are over a number that the loop gives in every round: its error, a score, a judge's rating. The
-number is named behind a colon, as in ``loopgain:my_error``; a score of at most 1 is an error as
-``loopgain:1-my_score``. Definitions were read from the published sources of LoopGain 0.6.5 (its trajectory
-classifier, and the bands that its benchmark was run with) and of OptiLLM 0.4.0 (its deep-research plugin).
+The rules read a number that the loop gives in every round: its error, a score, a judge's rating. A name
+adds the number behind a colon, as in ``loopgain:my_error``; a score of at most 1 is an error as
+``loopgain:1-my_score``. The definitions follow the published sources of LoopGain 0.6.5 (its trajectory
+classifier, and the bands of its benchmark) and of OptiLLM 0.4.0 (its deep-research plugin).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import numpy as np
 from suffice.contracts import Certainty, Explanation, Facts, LoopNeeds, PolicyTable
 from suffice.errors import UsageError
 from suffice.options import Option
-from suffice.policies.method import Method, PolicyKind, Preset, RuleKind
-from suffice.policies.rules.policy import Rule, rule_needs
+from suffice.policies.method import Method, PolicyKind, Preset
+from suffice.policies.rules.policy import Rule, RuleKind, rule_needs
 from suffice.scoring import AnswerChoice
 from suffice.signals.derived import DerivedName
 from suffice.signals.known_signals import SIGNALS, SignalSpec
@@ -34,13 +34,12 @@ if TYPE_CHECKING:
     from suffice.measures.measures import Measures
 
 
-_NAME = re.compile(r"fixed-(\d{1,6})")
 _MOST_ROUNDS = int(np.iinfo(np.int16).max)
 
 
 @dataclass(frozen=True, slots=True)
 class FixedPolicy:
-    """Stops after ``rounds`` rounds, whatever happened in them."""
+    """A policy that always stops after ``rounds`` rounds."""
 
     rounds: int
 
@@ -56,8 +55,8 @@ class FixedPolicy:
 
     @classmethod
     def named(cls, name: str) -> FixedPolicy | None:
-        """The policy of a name such as ``fixed-3``; ``None`` for other names."""
-        match = _NAME.fullmatch(name)
+        """Return the policy of a name such as ``fixed-3``; ``None`` for other names."""
+        match = re.fullmatch(r"fixed-(\d{1,6})", name)
         return None if match is None else cls(int(match.group(1)))
 
     @property
@@ -67,12 +66,12 @@ class FixedPolicy:
         return Facts(summary=summary, max_rounds=self.rounds, earliest=self.rounds)
 
     def fires(self, table: PolicyTable) -> Mask:
-        """From its number of rounds on."""
+        """Return whether the round is ``rounds`` or later, (n_questions, n_rounds)."""
         held = np.arange(1, table.n_rounds + 1) >= self.rounds
         return np.broadcast_to(held, (table.n_questions, table.n_rounds))
 
     def explain(self, table: PolicyTable, question: int, round_number: int) -> Explanation:
-        """Its number of rounds."""
+        """Explain by the number of rounds."""
         del table, question
         return Explanation(
             reason=f"always stops after round {self.rounds}; this is round {round_number}",
@@ -80,24 +79,21 @@ class FixedPolicy:
         )
 
     def document(self) -> dict[str, Any]:
-        """What its file says."""
+        """Return the contents of its file."""
         return {"rounds": self.rounds}
 
 
-class FixedKind(PolicyKind):
-    """Fixed budgets, which nothing fits."""
-
+class _FixedKind(PolicyKind):
     main_field = "rounds"
 
     def read(self, document: Mapping[str, Any], file: Path) -> FixedPolicy:
-        """See :meth:`PolicyKind.read`."""
         del file
         fields = Fields(document)
         fields.need("rounds")
         return FixedPolicy(fields.of("rounds", int))
 
 
-KIND = FixedKind()
+KIND = _FixedKind()
 
 
 # --- rules of other systems -----------------------------------------------------------------------
@@ -113,17 +109,14 @@ Target = Annotated[float, Option(metavar="E", help="stop at this error or less")
 
 
 class _ReadyRule(RuleKind, Method):
-    """A rule whose every number is published: it is stated, not fitted."""
-
     presets: tuple[Preset, ...] = ("published",)
     fitted: frozenset[Preset] = frozenset()
 
     @abstractmethod
-    def rule(self, settings: Any) -> Rule:
-        """The rule of these settings."""
+    def rule(self, settings: Any) -> Rule: ...
 
     def named(self, words: str) -> Any:
-        """The settings that a name's rest says, behind the method's own; ``None``: it is no such name."""
+        """Return the settings that ``words`` behind the method's name state; ``None``: no such name."""
         if not words:
             return self.options()
         first, text = fields(self.options)[0].name, words[1:]
@@ -131,12 +124,10 @@ class _ReadyRule(RuleKind, Method):
 
     @cached_property
     def unfitted(self) -> Mapping[Preset, Callable[[Certainty], Rule]]:  # type: ignore[override]
-        """It is ready for any model."""
         ready = self.rule(self.options())
         return MappingProxyType({"published": lambda _: ready})
 
     def fit(self, measures: Measures, preset: Preset, settings: Any, split: str) -> Rule:
-        """The rule; where the record hardly gives what it reads, that is warned of."""
         from suffice.policies.fitting import warn_of_rule
         from suffice.signals.signal_table import refuse_lacking
 
@@ -156,7 +147,7 @@ class _ReadyRule(RuleKind, Method):
 
 
 def _error(text: str, target: float) -> tuple[str, str, str]:
-    """An error as rules name it, that it is at most ``target``, and the choice of its least answer."""
+    """Return an error's name in rules, the condition of at most ``target``, and the choice of its least."""
     try:
         name = DerivedName.parse(f"gain({text})")
     except UsageError:
@@ -173,31 +164,25 @@ def _error(text: str, target: float) -> tuple[str, str, str]:
 
 # --- LoopGain ------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BandsSettings:
-    """What LoopGain is told of a loop."""
-
+class _BandsSettings:
     error: Error = "error"
     target: Target = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoopGainSettings(BandsSettings):
-    """The same, and how long a loop may stall."""
-
+class _LoopGainSettings(_BandsSettings):
     stalls: Annotated[
         int, Option(metavar="N", at_least=1, help="stop after this many stalled rounds in a row")
     ] = 2
 
 
-class LoopGain(_ReadyRule):
-    """Stops on an error that met its target, diverges, oscillates or stalls; returns the best output."""
-
+class _LoopGain(_ReadyRule):
     name = "loopgain"
     summary = (
         "stop when the loop's error is met, diverges, oscillates or stalls; return the best so far"
     )
     source = "LoopGain 0.6.5, trajectory classifier"
-    options = LoopGainSettings
+    options = _LoopGainSettings
     variants: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         {
             "1-self_consistency": {"error": "1-self_consistency"},
@@ -205,44 +190,36 @@ class LoopGain(_ReadyRule):
         }
     )
 
-    def rule(self, settings: LoopGainSettings) -> Rule:
-        """Its four reasons to stop."""
+    def rule(self, settings: _LoopGainSettings) -> Rule:
         of, met, best = _error(settings.error, settings.target)
         stalls = f"stalling({of}) >= {settings.stalls}"
         return self._policy(f"{met} or diverging({of}) or oscillating({of}) or {stalls}", best)
 
 
-class LoopGainBands(_ReadyRule):
-    """Stops once the smoothed gain of the error reaches its band of oscillation."""
-
+class _LoopGainBands(_ReadyRule):
     name = "loopgain-bands"
     summary = "stop when the loop's error is met or its smoothed gain reaches 0.95; return the best so far"
     source = "LoopGain 0.2.0, with which its benchmark was run"
-    options = BandsSettings
+    options = _BandsSettings
 
-    def rule(self, settings: BandsSettings) -> Rule:
-        """Its bands above stalling are one condition."""
+    def rule(self, settings: _BandsSettings) -> Rule:
         of, met, best = _error(settings.error, settings.target)
         return self._policy(f"{met} or gain({of}) >= 0.95", best)
 
 
 # --- OptiLLM -------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OptiLLMSettings:
-    """What stands for the model's rating of its draft."""
-
+class _OptiLLMSettings:
     completeness: Annotated[
         str, Option(metavar="NAME", help="signal for how complete the answer is, from 0 to 1")
     ] = "completeness"
 
 
-class OptiLLM(_ReadyRule):
-    """Stops at hand-set numbers of a rating that the model gives its own draft."""
-
+class _OptiLLM(_ReadyRule):
     name = "optillm-deep-research"
     summary = "stop when the draft is rated complete, or nearly complete and no better than before"
     source = "OptiLLM 0.4.0, deep_research plugin"
-    options = OptiLLMSettings
+    options = _OptiLLMSettings
     variants: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         {
             "self_consistency": {"completeness": "self_consistency"},
@@ -250,8 +227,7 @@ class OptiLLM(_ReadyRule):
         }
     )
 
-    def rule(self, settings: OptiLLMSettings) -> Rule:
-        """Above 0.9, or above 0.7 with an improvement below 0.03."""
+    def rule(self, settings: _OptiLLMSettings) -> Rule:
         complete = settings.completeness
         improved = "improvement" if complete == "completeness" else f"change({complete})"
         return self._policy(f"{complete} > 0.9 or ({improved} < 0.03 and {complete} > 0.7)")
@@ -259,9 +235,7 @@ class OptiLLM(_ReadyRule):
 
 # --- patience ------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PatienceSettings:
-    """What must improve, and how soon."""
-
+class _PatienceSettings:
     best: Annotated[
         str, Option(metavar="highest:NAME|lowest:NAME", help="signal to improve, and its direction")
     ] = "lowest:error"
@@ -270,33 +244,29 @@ class PatienceSettings:
     ] = 3
 
 
-class Patience(_ReadyRule):
-    """Stops after some rounds without a better value; returns the best."""
-
+class _Patience(_ReadyRule):
     name = "patience"
     summary = "stop after n rounds without a better value of a signal; return the best so far"
     source = "standard early stopping"
-    options = PatienceSettings
+    options = _PatienceSettings
     variants: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         {
             "2 rounds, self_consistency": {"best": "highest:self_consistency", "rounds": 2},
             "2 rounds, token_probability": {"best": "highest:token_probability", "rounds": 2},
         }
     )
-    _WORDS = re.compile(r"(?:-(?P<rounds>\d{1,5}))?(?::(?P<best>.+))?")
 
-    def named(self, words: str) -> PatienceSettings | None:
-        """``patience-N``, ``patience-N:highest:NAME``."""
-        match = self._WORDS.fullmatch(words)
+    def named(self, words: str) -> _PatienceSettings | None:
+        """Read ``-N`` and ``-N:highest:NAME``."""
+        match = re.fullmatch(r"(?:-(?P<rounds>\d{1,5}))?(?::(?P<best>.+))?", words)
         if match is None:
             return None
-        given: dict[str, Any] = {name: text for name, text in match.groupdict().items() if text}
-        if "rounds" in given:
-            given["rounds"] = int(given["rounds"])
-        return PatienceSettings(**given)
+        stated: dict[str, Any] = {name: text for name, text in match.groupdict().items() if text}
+        if "rounds" in stated:
+            stated["rounds"] = int(stated["rounds"])
+        return _PatienceSettings(**stated)
 
-    def rule(self, settings: PatienceSettings) -> Rule:
-        """Rounds since the best."""
+    def rule(self, settings: _PatienceSettings) -> Rule:
         if settings.rounds < 1:
             raise UsageError("patience needs at least 1 round; type patience-2")
         best = AnswerChoice.parse(settings.best)
@@ -319,7 +289,7 @@ class ConvergenceSettings:
     window: Annotated[int, Option(metavar="N", at_least=2, help="answers looked at")] = 3
 
 
-class AnswerConvergence(_ReadyRule):
+class _AnswerConvergence(_ReadyRule):
     """Stops when the last answers are likely and hardly change; an abstention begins anew."""
 
     name = "acs"
@@ -340,13 +310,13 @@ class AnswerConvergence(_ReadyRule):
         return self._policy(f"stable_for({likely}, {settings.window}) and {similar}")
 
 
-LOOPGAIN, LOOPGAIN_BANDS, OPTILLM, PATIENCE = LoopGain(), LoopGainBands(), OptiLLM(), Patience()
-ACS = AnswerConvergence()
+LOOPGAIN, LOOPGAIN_BANDS = _LoopGain(), _LoopGainBands()
+OPTILLM, PATIENCE, ACS = _OptiLLM(), _Patience(), _AnswerConvergence()
 _READY: tuple[_ReadyRule, ...] = (LOOPGAIN_BANDS, LOOPGAIN, OPTILLM, PATIENCE, ACS)
 
 
 def ready_rule(name: str) -> Rule | None:
-    """The rule that a name alone says, such as ``patience-2:highest:my_score``; ``None`` for other names."""
+    """Return the rule of a name such as ``patience-2:highest:my_score``; ``None`` for other names."""
     for method in _READY:
         rest = name.removeprefix(method.name)
         if rest != name and (settings := method.named(rest)) is not None:

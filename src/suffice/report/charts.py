@@ -49,7 +49,7 @@ def label_places(
     frame: tuple[float, float, float, float],
     radius: float,
 ) -> list[At]:
-    """Places for labels of the points ``wanted``: inside the frame, clear of points and other labels."""
+    """Place labels of the points ``wanted`` inside the frame, clear of points and other labels."""
     at = np.reshape(np.asarray(points, np.float64), (-1, 2))
     # lines as points close to each other
     steps = np.linspace(0.0, 1.0, 12)[:, None, None]
@@ -70,7 +70,7 @@ def label_places(
 
 
 def _short(distance: Floats, wanted: float) -> Floats:
-    """By how much distances fall short, in all for every place."""
+    """Sum for every place by how much distances fall short."""
     return np.asarray(np.maximum(0.0, wanted - distance).sum(axis=-1))
 
 
@@ -80,7 +80,7 @@ def _distance(one: Floats, other: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """A marked point that shows ``name`` and what is ``said`` of it under a pointer."""
+    """A marked point; ``name`` and ``said`` show under a pointer."""
 
     mark: str
     family: Family
@@ -111,7 +111,7 @@ class Scatter:
 
 
 def scatter(chart: Scatter) -> Html:
-    """Whiskers below leaders below points below badges, so that what is small stays on top."""
+    """Draw a scatter: whiskers below leaders below points below badges."""
     axes = _axes(chart)
     x, y = axes.x, axes.y
     drawn = axes.drawn(chart.x_name, chart.y_name)
@@ -171,7 +171,7 @@ _MOST_LABELLED, _MOST_TICKS = 8, 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """A part of a bar, of a class of the style; ``hint`` shows under a pointer."""
+    """A part of a bar, of a CSS class; ``hint`` shows under a pointer."""
 
     size: float
     class_: str
@@ -180,7 +180,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """What is written above a bar and what it is made of; without segments it is the words alone."""
+    """A label above a bar and its segments; without segments the label alone."""
 
     label: str
     segments: Sequence[Segment] = ()
@@ -188,8 +188,6 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BarRow:
-    """A marked name with a bar for every column."""
-
     mark: str
     family: Family
     name: str
@@ -214,7 +212,6 @@ class Bars:
 
 
 def bars(chart: Bars) -> Html:
-    """The rows, each with its mark and name."""
     drawn, height = _level(chart) if chart.widths else _upright(chart)
     return canvas((_WIDTH, height), chart.title, chart.description, drawn)
 

@@ -45,7 +45,6 @@ _COSTS = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens")
 
 
 def comparison_section(result: ReplayResult, policies: Sequence[Marked]) -> Shown:
-    """Whether looping pays, the table, the policies' identities, the notes."""
     baseline = next((policy for policy in policies if policy.baseline), None)
     against = f" against {short_name(baseline)}" if baseline else ""
     return Shown(
@@ -66,12 +65,11 @@ def comparison_section(result: ReplayResult, policies: Sequence[Marked]) -> Show
 
 
 def policies_in_words(number: int) -> str:
-    """How many policies."""
     return "1 policy" if number == 1 else f"{number:,} policies"
 
 
 def _looping(result: ReplayResult, policies: Sequence[Marked]) -> list[Html]:
-    """Whether looping pays at all, said first; nothing where no policy decides by what it reads."""
+    """Show whether looping pays; nothing where no policy decides by what it reads."""
     table = next((table for table in result.tables() if table.name == "looping"), None)
     if table is None:
         return []
@@ -124,7 +122,6 @@ def _notes(result: ReplayResult) -> list[str]:
 
 # --- costs ---------------------------------------------------------------------------------------
 def costs_section(costs: Sequence[CostAxis], policies: Sequence[Marked]) -> Shown:
-    """Mean costs per question; those unknown for every policy are named below."""
     known = [
         cost
         for cost in costs
@@ -134,8 +131,8 @@ def costs_section(costs: Sequence[CostAxis], policies: Sequence[Marked]) -> Show
     rows = [
         (label(policy), *(policy.result.paid(cost.name) for cost in known)) for policy in policies
     ]
-    head = ("policy", *(_head(cost) for cost in known))
-    table = data_table("Every cost known here, mean per question", head, rows)
+    heads = [two_lines(*cost.head) if cost.head[0] else cost.head[1] for cost in known]
+    table = data_table("Every cost known here, mean per question", ("policy", *heads), rows)
     named = [plain(f"Unknown here: {', '.join(unknown)}.", small=True)] if unknown else []
     return Shown(
         finding=f"{len(known)} of {len(costs)} costs are known here",
@@ -145,11 +142,6 @@ def costs_section(costs: Sequence[CostAxis], policies: Sequence[Marked]) -> Show
             *named,
         ],
     )
-
-
-def _head(cost: CostAxis) -> Html:
-    first, last = cost.head
-    return two_lines(first, last) if first else join([last])
 
 
 _CALLS = CostAxis(name="llm_calls", label="calls", unit="")
@@ -162,7 +154,6 @@ _TOKENS = {
 
 
 def charts_section(material: Material) -> Shown:
-    """The key to the marks, scores against cost, stop rounds, costs."""
     result, policies = material.data.result, material.policies
     marks = (
         element("li", label(policy), element("small", "baseline") if policy.baseline else "")
@@ -184,7 +175,7 @@ def charts_section(material: Material) -> Shown:
 
 # --- scores against cost -------------------------------------------------------------------------
 def score_charts(result: ReplayResult, policies: Sequence[Marked]) -> list[Chart]:
-    """The score with paired intervals and the line of fixed budgets, against mean cost; none without it."""
+    """Chart scores with paired intervals against mean cost, with the line of fixed budgets."""
     placed = [
         (policy, policy.result.score, _paid(policy, result))
         for policy in policies
@@ -238,7 +229,7 @@ def score_charts(result: ReplayResult, policies: Sequence[Marked]) -> list[Chart
 
 
 def _paid(policy: Marked, result: ReplayResult) -> float:
-    """Its mean cost; NaN: only a range is known."""
+    """Return the mean cost; NaN: only a range is known."""
     known = policy.result.costs.get(result.cost.name)
     return policy.result.mean_rounds if known is None else known
 
@@ -258,13 +249,13 @@ def _point(policy: Marked, result: ReplayResult, value: float, paid: float) -> P
 
 
 def _at_best(result: ReplayResult) -> bool:
-    """Whether policies were compared with the best fixed budgets at the cost of the axis."""
+    """Return whether policies were compared with the best fixed budgets at the axis' cost."""
     compared = (against for policy in result.policies for against in policy.against_fixed)
     return any(against.cost == result.cost.name for against in compared)
 
 
 def _gain(policy: Marked, result: ReplayResult) -> Interval | None:
-    """F1 over the line that is drawn; over the best budgets only policies that could be run are compared."""
+    """Return the gain over the drawn line; over the best budgets only deployable policies have one."""
     if not _at_best(result):
         return policy.result.frontier_gain
     compared = policy.result.against_fixed
@@ -273,7 +264,6 @@ def _gain(policy: Marked, result: ReplayResult) -> Interval | None:
 
 # --- where policies stop -------------------------------------------------------------------------
 def stops_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart:
-    """How many questions every policy stops at in each round."""
     numbers = range(1, result.max_rounds + 1)
     stops = {
         policy.mark: [policy.result.stop_counts.get(number, 0) for number in numbers]
@@ -340,12 +330,11 @@ def _row(policy: Marked, of_columns: Sequence[Bar]) -> BarRow:
 
 # --- what they pay -------------------------------------------------------------------------------
 def cost_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart:
-    """What a question costs and its tokens, split by what the model had to evaluate."""
     cost = _CALLS if result.cost.name in (_CALLS.name, "rounds") else result.cost
     rows = [
         _row(policy, [_cost_bar(policy, cost), _token_bar(policy.result)]) for policy in policies
     ]
-    named = "model calls" if cost is _CALLS else _named(cost)
+    named = "model calls" if cost is _CALLS else ", ".join(filter(None, (cost.label, cost.unit)))
     picture = bars(
         Bars(
             title="What policies cost",
@@ -361,10 +350,6 @@ def cost_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart:
     )
     swatches = legend((class_, name) for class_, name in _TOKENS.items() if class_ in used)
     return Chart(heading="What policies cost", pictures=[picture], caption=join([swatches, means]))
-
-
-def _named(cost: CostAxis) -> str:
-    return f"{cost.label}, {cost.unit}" if cost.unit else cost.label
 
 
 def _cost_bar(policy: Marked, cost: CostAxis) -> Bar:
@@ -389,7 +374,7 @@ def _token_bar(policy: PolicyResult) -> Bar:
 
 
 def _token_parts(policy: PolicyResult) -> Iterator[Segment]:
-    """Parts of the tokens bar; what is unknown has none."""
+    """Yield the known parts of the tokens bar."""
     prompt = policy.costs.get("prompt_tokens")
     cached = policy.costs.get("cached_tokens")
     completion = policy.costs.get("completion_tokens")
@@ -406,7 +391,7 @@ def _token_parts(policy: PolicyResult) -> Iterator[Segment]:
 
 
 def cells_section(material: Material) -> Shown | None:
-    """Charts of several records, and means over them; ``None``: there is one record."""
+    """Chart several records and their means; ``None``: there is one record."""
     several: tuple[MacroResult, Sequence[ReplayResult]] | None = material.parts["cells"]
     if several is None:
         return None

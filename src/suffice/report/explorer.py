@@ -23,7 +23,7 @@ _USAGE_NAMES = {"llm_calls": "model calls", "latency_s": "seconds"}
 
 
 def explorer(data: ReportData, policies: Sequence[Marked]) -> tuple[dict[str, Any], list[str]]:
-    """What the page embeds of the stories, ready for JSON, and a sentence of those that are left out."""
+    """Return the page's data of the stories, and a sentence on those left out."""
     packer = _Packer(data)
     packed: dict[int, list[Any]] = {}
     for index in sorted(range(len(data.stories)), key=lambda index: data.stories[index].turn):
@@ -33,7 +33,7 @@ def explorer(data: ReportData, policies: Sequence[Marked]) -> tuple[dict[str, An
     questions = [packed[index] for index in sorted(packed)]
     document = {
         "policies": [[policy.mark, policy.family, short_name(policy)] for policy in policies],
-        "main": _main(policies),
+        "main": next((i for i, policy in enumerate(policies) if policy.family == "adaptive"), 0),
         "baseline": next((i for i, policy in enumerate(policies) if policy.baseline), 0),
         "signals": [visible(name) for name in packer.signals],
         "usage": [visible(_USAGE_NAMES.get(name, name.replace("_", " "))) for name in packer.usage],
@@ -50,14 +50,8 @@ def explorer(data: ReportData, policies: Sequence[Marked]) -> tuple[dict[str, An
     return document, [said] if left_out else []
 
 
-def _main(policies: Sequence[Marked]) -> int:
-    """The policy the list opens with: the first that can be deployed and is no fixed budget."""
-    adaptive = [i for i, policy in enumerate(policies) if policy.family == "adaptive"]
-    return adaptive[0] if adaptive else 0
-
-
 class _Packer:
-    """Turns stories into short lists; passages and reasons are stored once and named by index."""
+    """Packs stories into short lists; passages and reasons are stored once, by index."""
 
     def __init__(self, data: ReportData) -> None:
         rounds = [one for story in data.stories for one in story.record.rounds]
@@ -73,7 +67,7 @@ class _Packer:
         self.size = 0  # in bytes, of all that was packed
 
     def question(self, story: QuestionStory) -> list[Any]:
-        """[id, text, type, gold answers, rounds, stops]."""
+        """Return [id, text, type, gold answers, rounds, stops]."""
         record = story.record
         gold = record.gold.answers[:_GOLDS] if story.scores else ()
         kind = record.question.type
@@ -89,7 +83,7 @@ class _Packer:
         return packed
 
     def _round(self, story: QuestionStory, at: int, one: Round) -> list[Any]:
-        """[answer, em, f1, passages, signals, usage, parse failure]."""
+        """Return [answer, em, f1, passages, signals, usage, parse failure]."""
         shown = (one.passages or ())[:_PASSAGES]
         failure = one.parse_failure
         return [
@@ -102,7 +96,7 @@ class _Packer:
         ]
 
     def _stop(self, stop: PolicyStop) -> list[Any]:
-        """[round, reason], and of a policy that gives sets [answers], whether it cannot answer."""
+        """Return [round, reason]; for answer sets also [answers], and whether it cannot answer."""
         reason = _text(stop.reason, _REASON)
         if reason not in self.reasons:
             self.reasons[reason] = len(self.reasons)
@@ -134,7 +128,7 @@ def _cut(text: str | None, most: int) -> str | None:
 
 
 def _number(value: float | None) -> float | int | str | None:
-    """A number of at most six digits; what JSON has no number for becomes a word."""
+    """Round to six digits; NaN becomes null, infinities become words."""
     if value is None or math.isnan(value):
         return None
     if math.isinf(value):
@@ -148,7 +142,6 @@ def _bytes(value: object) -> int:
 
 
 def questions_section(material: Material) -> Shown:
-    """Every question, round by round."""
     document, cuts = explorer(material.data, material.policies)
     embedded = json_for_script(document)
     return Shown(

@@ -57,7 +57,7 @@ _FEW = 100  # labelled questions below which a banner says so
 
 
 def first_screen(material: Material) -> Html:
-    """What a reader must know before any figure."""
+    """Show the verdict, or the choice, before the sections."""
     result, policies = material.data.result, material.policies
     if (choice := material.parts["choice"]) is not None:
         return _chosen(material, choice)
@@ -70,7 +70,7 @@ def first_screen(material: Material) -> Html:
 
 
 def _chosen(material: Material, choice: Choice) -> Html:
-    """What can be saved in pictures and tables, the four questions, and how to run what was chosen."""
+    """Show a choice: savings in charts and tables, the four questions, and commands to run it."""
     said = [
         (question, element("p", element("b", short), " ", more))
         for question, (short, more) in choice.answers().items()
@@ -96,7 +96,7 @@ def _chosen(material: Material, choice: Choice) -> Html:
 
 
 def _titled(choice: Choice, policies: Sequence[Marked], number: int, shown: str) -> Html:
-    """A proven policy's mark and title, and its rule in code."""
+    """Return a proven policy's mark and title, and its rule as code."""
     proven = None if choice.promised is None else choice.promised.rows[number].proven
     if proven is None:
         return join([shown])
@@ -105,9 +105,9 @@ def _titled(choice: Choice, policies: Sequence[Marked], number: int, shown: str)
 
 
 def choice_section(choice: Choice) -> Shown:
-    """Every fitted candidate, then the questions that the chosen policy gets wrong."""
+    """Show all fitted candidates, and questions that the chosen policy gets wrong."""
     tables = {table.name: table for table in choice.tables()}
-    wrong = [tables[name] for name in ("wrong",) if name in tables]
+    warned = folded("Warnings of fits", listed(choice.warned, small=True))
     return Shown(
         finding=choice.title,
         blocks=[
@@ -116,13 +116,13 @@ def choice_section(choice: Choice) -> Shown:
                 "follows this section is measured on the held-out questions that prove."
             ),
             folded("All fitted candidates", tables["candidates"].html()),
-            *(folded(table.title, table.html()) for table in wrong),
-            *([listed(choice.notes, small=True)] if choice.notes else []),
             *(
-                [folded("Warnings of fits", listed(choice.warned, small=True))]
-                if choice.warned
-                else []
+                folded(wrong.title, wrong.html())
+                for name, wrong in tables.items()
+                if name == "wrong"
             ),
+            listed(choice.notes, small=True),
+            warned if choice.warned else Html(),
         ],
     )
 
@@ -133,7 +133,7 @@ def _boxes(parts: Iterable[tuple[str, Html]], class_: str) -> Html:
 
 
 def _banners(material: Material) -> Iterator[Html]:
-    """What makes the figures worth less than they look."""
+    """Warn of what weakens the figures."""
     for text in dict.fromkeys((*material.data.warnings, *_warnings(material.data.result))):
         yield element("p", text, class_="banner", role="note")
 
@@ -242,7 +242,7 @@ _LONGEST_VALUE = 300
 
 
 def render_report(data: ReportData) -> str:
-    """The report as one HTML document."""
+    """Render the report as one HTML document."""
     material = Material(data=data, policies=marked(data.result))
     sections = _shown(material)
     return page(
@@ -255,7 +255,7 @@ def render_report(data: ReportData) -> str:
 
 
 def _shown(material: Material) -> dict[Section, Shown]:
-    """The sections that have something to show; the first also says what is left out and why."""
+    """Return the sections with content; the first also lists what is left out and why."""
     sections: dict[Section, Shown] = {}
     left_out = dict(material.parts.left_out)
     for section in SECTIONS:
@@ -294,6 +294,7 @@ def _header(material: Material, sections: Iterable[Section]) -> Html:
     )
     policies = policies_in_words(len(result.policies))
     questions = counted(result.questions, "question")
+    rule = "" if choice is None else _value(visible(choice.policy.facts.summary))
     return element(
         "header",
         element(
@@ -310,16 +311,12 @@ def _header(material: Material, sections: Iterable[Section]) -> Html:
         ),
         element("h1", f"When to stop: {policies} on {questions}")
         if choice is None
-        else element("h1", choice.decision[0], " ", element("code", _rule(choice)), class_="long"),
+        else element("h1", choice.decision[0], " ", element("code", rule), class_="long"),
         first_screen(material),
         _facts(data),
         _run(data.run),
         element("nav", element("ul", *links), aria_label="Sections"),
     )
-
-
-def _rule(choice: Choice) -> str:
-    return shorten(visible(choice.policy.facts.summary), _LONGEST_VALUE)
 
 
 def _facts(data: ReportData) -> Html:
@@ -343,7 +340,6 @@ def _facts(data: ReportData) -> Html:
 
 
 def _compared_by(result: ReplayResult) -> str:
-    """The score and what it is taken against."""
     metric = result.metric
     which = metric.which_f1(result.f1_kind)
     kind = "" if which is None else f", F1 as {which} scores it"

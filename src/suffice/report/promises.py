@@ -34,7 +34,6 @@ _LONGEST = 300
 
 
 def guarantees_section(guarantees: Sequence[Terms], policies: Sequence[Marked]) -> Shown:
-    """One block a policy with a guarantee."""
     return Shown(
         finding=_finding(guarantees, policies),
         blocks=[
@@ -49,7 +48,7 @@ def guarantees_section(guarantees: Sequence[Terms], policies: Sequence[Marked]) 
 
 
 def promises(guarantees: Sequence[Terms], policies: Sequence[Marked]) -> Iterator[Html]:
-    """Every promise in a line: of certified policies, then of those that promise in their own words."""
+    """Yield every promise in a line: certified policies first, then policies' own words."""
     certified = {guarantee["policy"] for guarantee in guarantees}
     for guarantee in guarantees:
         yield join([label_of(guarantee["policy"], policies), " ", _promise(guarantee)])
@@ -112,10 +111,6 @@ def _holds(guarantee: Terms) -> str:
     return f"{start} those of {source}.{elsewhere}"
 
 
-def _points(share: float) -> str:
-    return f"{percent(share)} points"
-
-
 _TERMS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "path": ("Proven along path", str),
     "units": ("Questions", count),
@@ -124,7 +119,7 @@ _TERMS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "correction": ("Corrected by", str),
     "min_rounds": ("Stops no earlier than round", count),
     "p_value": ("p-value", p_value),
-    "measured_loss": ("Measured mean loss", _points),
+    "measured_loss": ("Measured mean loss", lambda share: f"{percent(share)} points"),
     "mean_cost": ("Cost a question", amount),
     "full_budget_cost": ("Cost at the full budget", amount),
     "questions_needed": ("Labelled questions needed for a cheaper policy", count),
@@ -134,7 +129,7 @@ _BOUND_NAMES = {"signed": "Mean loss", "drop": "Mean drop", "wrong-stop": "Wrong
 
 
 def _facts(guarantee: Terms) -> Iterator[tuple[str, str]]:
-    """What is known of the terms; of a policy that fell back nothing was proven or measured."""
+    """Yield the known terms; a policy that fell back has no proof and no measurement."""
     hidden = {"p_value", "measured_loss"} if guarantee["fell_back"] else set()
     for name, (heading, shown) in _TERMS.items():
         value = guarantee[name]
@@ -154,7 +149,7 @@ Giving = Sequence[tuple[Marked, AnswerSetResult]]  # the policies that give sets
 
 
 def answer_sets_section(result: ReplayResult, policies: Sequence[Marked]) -> Shown | None:
-    """A line for every policy that gives sets; ``None``: none does."""
+    """Show every policy that gives answer sets; ``None``: there is none."""
     giving = [(policy, sets) for policy in policies if (sets := policy.result.sets) is not None]
     if not giving:
         return None
@@ -210,7 +205,7 @@ def _rounds(policy: Marked, shown: str) -> str:
 
 
 def _notes(policy: Marked, sets: AnswerSetResult) -> Html:
-    """The promise in words, and what goes with it."""
+    """Show the policy's promise in words, and its notes."""
     facts = policy.facts
     notes = [
         shorten(visible(note), _LONGEST_NOTE) for note in dict.fromkeys([*sets.notes, *facts.notes])
@@ -226,7 +221,7 @@ def _notes(policy: Marked, sets: AnswerSetResult) -> Html:
 
 
 def choice_charts(choice: Choice, policies: Sequence[Marked]) -> list[Chart]:
-    """What can be saved for each loss that is allowed, and every candidate: where it costs and scores."""
+    """Chart the savings for each allowed loss, and all candidates by cost and score."""
     marks = {policy.result.name: policy.mark for policy in policies}
     several = choice.promised is not None and len(choice.promised.rows) > 1
     return [*(_allowed(choice, marks) if several else ()), *_placed(choice, marks)]
@@ -262,7 +257,7 @@ def _allowed(choice: Choice, marks: Mapping[str, str]) -> Iterator[Chart]:
 
 
 def _placed(choice: Choice, marks: Mapping[str, str]) -> Iterator[Chart]:
-    """All candidates; none where of no budget the score or the cost is known."""
+    """Chart all candidates, where the score and cost of some budget are known."""
     points, line = list[Point](), list[tuple[float, float]]()
     for candidate, cost, change, interval in choice.placed():
         fixed = candidate.group == "fixed"

@@ -16,7 +16,7 @@ _MOST_SPECKS = 2_000
 
 
 def search_section(result: SearchResult) -> Shown:
-    """Rules in the order of tune, the front, and the statement about looking at many."""
+    """Show the best rules on tune, the Pareto front, and the correction for their number."""
     rules, front = result.tables(top=_TOP)
     verdict = result.verdict.replace("No rule", "none", 1)
     return Shown(
@@ -35,7 +35,6 @@ def _table(table: Table) -> Html:
 
 
 def _front(result: SearchResult, table: Table) -> Chart:
-    """The Pareto front among all rules."""
     rules = result.rules[:_MOST_SPECKS]
     chart = Scatter(
         title=f"{result.metric.label} against cost of the rules searched",

@@ -35,17 +35,16 @@ class Marked:
 
     @property
     def full_name(self) -> str:
-        """Mark and name, the baseline said."""
         return f"{self.mark}  {self.result.label}{' (baseline)' if self.baseline else ''}"
 
     @property
     def facts(self) -> Facts:
-        """What the policy says of itself; nothing where it is not known."""
+        """What the policy says of itself; empty where it is unknown."""
         return Facts() if self.result.policy is None else self.result.policy.facts
 
 
 def marked(result: ReplayResult) -> tuple[Marked, ...]:
-    """The policies in order, each with a mark of its own."""
+    """Give every policy its mark, in order."""
     lengths = (product(ascii_uppercase, repeat=length) for length in count(1))
     letters = map("".join, chain.from_iterable(lengths))
     return tuple(
@@ -60,26 +59,26 @@ def marked(result: ReplayResult) -> tuple[Marked, ...]:
 
 
 def short_name(policy: Marked) -> str:
-    """The policy's name with nothing invisible in it and its middle cut when it is long."""
+    """Return the policy's name with hidden characters spelled out, cut in the middle if long."""
     return shorten(visible(policy.result.label), _LONGEST_NAME)
 
 
 def label(policy: Marked, name: str | None = None) -> Html:
-    """The mark beside the short name, or beside the ``name`` given."""
+    """Return the mark beside the short name, or beside ``name``."""
     sign = element("span", policy.mark, class_=f"mark {policy.family}")
     shown = element("bdi", short_name(policy) if name is None else name)
     return element("span", sign, shown, class_="who")
 
 
 def named(name: str, policies: Sequence[Marked]) -> Marked | None:
-    """The policy of this label or name, if it is among those shown."""
+    """Return the policy of this label or name, if it is shown."""
     by_name = {policy.result.name: policy for policy in policies}
     by_label = {policy.result.label: policy for policy in policies}
     return by_label.get(name) or by_name.get(name)
 
 
 def label_of(name: str, policies: Sequence[Marked], shown: str | None = None) -> Html:
-    """The label of the policy of this name, or the name alone; ``shown``: beside its mark."""
+    """Return the label of the policy of this name, or the name alone; ``shown``: text beside its mark."""
     policy = named(name, policies)
     return join([shown or name]) if policy is None else label(policy, shown)
 
@@ -87,20 +86,20 @@ def label_of(name: str, policies: Sequence[Marked], shown: str | None = None) ->
 def labelled(
     table: Table, policies: Sequence[Marked], dressed: Mapping[str, Dress] | None = None
 ) -> Html:
-    """A table whose column ``policy`` has the labels of the policies it names."""
+    """Return a table in HTML with policies' labels in its column ``policy``."""
     names = table.data()["policy"]
     labels: Dress = lambda number, _: label_of(str(names[number]), policies)  # noqa: E731
     return table.html({"policy": labels, **(dressed or {})})
 
 
 def short_name_of(name: str, policies: Sequence[Marked]) -> str:
-    """The short name of the policy of this name, or the name itself."""
+    """Return the short name of the policy of this name, or the name itself."""
     policy = named(name, policies)
     return name if policy is None else short_name(policy)
 
 
 def legend(colours: Iterable[tuple[str, str]]) -> Html:
-    """What the colours mean: (class, name) each."""
+    """Return a legend of (class, name) pairs."""
     keys = (
         element("span", element("i", class_=f"swatch {class_}"), name, class_="key")
         for class_, name in colours
@@ -115,17 +114,17 @@ def _family(policy: PolicyResult) -> Family:
 
 
 def asset(name: str) -> Html:
-    """A file of this package, as it is."""
+    """Read a file of this package."""
     return Html(files("suffice.report").joinpath(name).read_text(encoding="utf-8"))
 
 
 def markup(name: str) -> Html:
-    """A file of markup, without the breaks and spaces between its lines."""
+    """Read a file of markup, without the spaces between its lines."""
     return Html("".join(line.strip() for line in asset(name).splitlines()))
 
 
 def page(title: str, *content: object, script: Html) -> str:
-    """The whole document in the report's style, with ``script`` at its end."""
+    """Return the whole document in the report's style, with ``script`` at its end."""
     style = asset("page.css")
     security = (
         f"default-src 'none'; style-src {_hashed(style)}; script-src {_hashed(script)}; "
@@ -155,7 +154,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """Pictures with a caption and, folded, their numbers; ``whose`` stands between heading and pictures."""
+    """Pictures with a caption and folded numbers; ``whose`` stands above the pictures."""
 
     heading: str
     pictures: Sequence[Html]
@@ -165,7 +164,6 @@ class Chart:
     panels: bool = False
 
     def html(self) -> Html:
-        """The figure."""
         pictures = join(self.pictures)
         return element(
             "figure",
@@ -183,32 +181,30 @@ Block = Html | Chart
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What a section shows: in one line what was found, then blocks."""
+    """A section's content: its finding in one line, then blocks."""
 
     finding: object
     blocks: Sequence[Block]
 
     def html(self) -> Html:
-        """The blocks one below the other."""
         return stacked(self.blocks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Material:
-    """What a report is made from: the data and the marks of its policies."""
+    """The data of a report and the marks of its policies."""
 
     data: ReportData
     policies: tuple[Marked, ...]
 
     @property
     def parts(self) -> ReportParts:
-        """What goes beyond the comparison."""
         return self.data.parts
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the report: its name in links, its heading and what it shows."""
+    """A section of the report: its name in links, its heading and its function."""
 
     name: str
     heading: str
@@ -217,7 +213,6 @@ class Section:
     opened: bool = False
 
     def html(self, shown: Shown) -> Html:
-        """The section; the browser folds it, no script is needed."""
         summary = element(
             "summary",
             element("h2", self.heading),
@@ -229,7 +224,7 @@ class Section:
 
 
 def stacked(blocks: Iterable[Block]) -> Html:
-    """Blocks one below the other, charts that follow each other side by side."""
+    """Stack blocks; consecutive charts stand side by side."""
     rows = []
     for narrow, group in groupby(
         blocks, lambda block: isinstance(block, Chart) and not block.panels
@@ -242,34 +237,31 @@ def stacked(blocks: Iterable[Block]) -> Html:
 def columns(
     caption: str, items: Iterable[Item], *of_item: tuple[object, Callable[[Item], object]]
 ) -> Html:
-    """A table with a row an item; its columns are (head, what stands there for an item)."""
+    """Return a table with a row for every item; columns are (head, function of an item)."""
     rows = [[cell(item) for _, cell in of_item] for item in items]
     return data_table(caption, [head for head, _ in of_item], rows)
 
 
 def folded(summary: object, *content: object) -> Html:
-    """Something inside a section that is folded at first."""
     return element("details", element("summary", summary), *content)
 
 
 def plain(*content: object, small: bool = False) -> Html:
-    """A paragraph that explains."""
     return element("p", *content, class_="plain small" if small else "plain")
 
 
 def listed(items: Iterable[object], *, small: bool = False, name: str | None = None) -> Html:
-    """Notes, one a line; nothing where there are none."""
+    """Return a list of notes; nothing where there are none."""
     lines = [element("li", item) for item in items]
     class_ = "notes small" if small else "notes"
     return element("ul", *lines, class_=class_, id=name) if lines else Html()
 
 
 def sentence(text: str) -> str:
-    """Recorded words as a sentence of bounded length."""
+    """Return recorded words as a sentence of bounded length."""
     shown = shorten(visible(text).strip(), _LONGEST_SENTENCE)
     return f"{shown[:1].upper()}{shown[1:]}{'' if shown.endswith('.') else '.'}"
 
 
 def two_lines(first: str, second: str) -> Html:
-    """The head of a narrow column."""
     return join([first, element("br"), second])

@@ -28,15 +28,12 @@ class Scale:
     end: float
 
     def __call__(self, value: float) -> float:
-        """The position of a value."""
         share = (value - self.low) / (self.high - self.low)
         return self.start + share * (self.end - self.start)
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """The frame of a plot."""
-
     left: float
     top: float
     right: float
@@ -44,7 +41,7 @@ class Box:
 
 
 def ticks(low: float, high: float, most: int = 6) -> tuple[float, ...]:
-    """At most ``most`` round values that enclose [low, high], evenly spaced by 1, 2 or 5 times 10^n.
+    """Return at most ``most`` round values that enclose [low, high], by steps of 1, 2 or 5 times 10^n.
 
     >>> ticks(0.27, 0.63)
     (0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
@@ -67,7 +64,7 @@ def _at(value: float) -> str:
 def canvas(
     size: tuple[float, float], title: str, description: str, content: Iterable[object]
 ) -> Html:
-    """A picture with a name and a description for those who do not see it."""
+    """Return a picture with a name and a description for screen readers."""
     return element(
         "svg",
         element("title", title),
@@ -80,14 +77,8 @@ def canvas(
 
 
 def line(start: Point, end: Point, class_: str) -> Html:
-    """A straight line."""
     (x1, y1), (x2, y2) = start, end
     return element("line", x1=_at(x1), y1=_at(y1), x2=_at(x2), y2=_at(y2), class_=class_)
-
-
-def polyline(points: Iterable[Point], class_: str) -> Html:
-    """A line through points, in their order."""
-    return element("polyline", points=_path(points), class_=class_)
 
 
 def _path(points: Iterable[Point]) -> str:
@@ -95,7 +86,7 @@ def _path(points: Iterable[Point]) -> str:
 
 
 def whisker(ends: tuple[Point, Point], class_: str, reach: float = 3.0) -> Html:
-    """An upright or level interval, capped at both ends."""
+    """Draw an upright or level interval with caps."""
     (x1, y1), (x2, y2) = ends
     dx, dy = (reach, 0.0) if abs(x2 - x1) <= abs(y2 - y1) else (0.0, reach)
     return join(
@@ -107,17 +98,16 @@ def whisker(ends: tuple[Point, Point], class_: str, reach: float = 3.0) -> Html:
 
 
 def speck(at: Point, class_: str) -> Html:
-    """One of many small points."""
     return element("circle", cx=_at(at[0]), cy=_at(at[1]), r="2", class_=class_)
 
 
 def text(at: Point, content: object, class_: str = "") -> Html:
-    """A line of text; classes ``mid`` and ``end`` say what of it stands at the point."""
+    """Draw a line of text; classes ``mid`` and ``end`` anchor it there."""
     return element("text", content, x=_at(at[0]), y=_at(at[1]), class_=class_ or None)
 
 
 def bar(corner: Point, size: Point, class_: str, hint: str | None = None) -> Html:
-    """A filled rectangle; ``hint`` shows under a pointer."""
+    """Draw a rectangle; ``hint`` shows under a pointer."""
     return element(
         "rect",
         *(() if hint is None else (element("title", hint),)),
@@ -129,12 +119,12 @@ def bar(corner: Point, size: Point, class_: str, hint: str | None = None) -> Htm
     )
 
 
-def dot(at: Point, family: Family, hint: str) -> Html:
-    """A data point: square for a fixed budget, circle for a policy, diamond for an oracle."""
+def dot(at: Point, family: Family, hint: str, radius: float = 4.5) -> Html:
+    """Draw a point: square for a fixed budget, circle for a policy, diamond for an oracle."""
     x, y = at
     hinted = element("title", hint)
     if family == "adaptive":
-        return element("circle", hinted, cx=_at(x), cy=_at(y), r="4.5", class_="dot adaptive")
+        return element("circle", hinted, cx=_at(x), cy=_at(y), r=_at(radius), class_="dot adaptive")
     reach = 4.2 if family == "fixed" else 6.0
     corners = (
         ((-reach, -reach), (reach, -reach), (reach, reach), (-reach, reach))
@@ -146,7 +136,7 @@ def dot(at: Point, family: Family, hint: str) -> Html:
 
 
 def badge(at: Point, mark: str, family: Family) -> Html:
-    """A policy's mark: in a square for a fixed budget, else in a disc."""
+    """Draw a policy's mark: in a square for a fixed budget, else in a disc."""
     x, y = at
     corner = 3.0 if family == "fixed" else BADGE_RADIUS
     shape = element(
@@ -167,7 +157,7 @@ FRAME = Box(46, 34, 448, 310)
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """Where values lie inside :data:`FRAME`, and the round values that are marked."""
+    """Scales inside :data:`FRAME`, and their ticks."""
 
     x: Scale
     y: Scale
@@ -175,7 +165,7 @@ class Axes:
     y_ticks: Sequence[float]
 
     def drawn(self, x_name: str, y_name: str) -> list[Html]:
-        """Grid, ticks and names; the upright axis is in percent."""
+        """Draw grid, ticks and names; the upright axis is in percent."""
         bottom, x, y = FRAME.bottom, self.x, self.y
         drawn = [line((FRAME.left, y(v)), (FRAME.right, y(v)), "grid") for v in self.y_ticks]
         drawn += [
@@ -191,7 +181,7 @@ class Axes:
 
 
 def enclosing(across: Iterable[float], upwards: Iterable[float]) -> Axes:
-    """Axes that hold all the values; at least one each."""
+    """Return axes that hold all values."""
     xs, ys = tuple(across), tuple(upwards)
     x_ticks = ticks(min(xs), max(xs))
     y_ticks = ticks(min(ys), max(ys))
@@ -209,7 +199,7 @@ _FRAME = Box(36, 26, 210, 178)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spot:
-    """A point of ``weight`` (of the greatest, at most 1) with the interval of its height."""
+    """A point of ``weight`` (up to 1) with the interval of its height."""
 
     x: float
     y: float
@@ -220,7 +210,7 @@ class Spot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitSquare:
-    """A panel with spots or a path; the dashed line is at ``level``, or the diagonal."""
+    """A panel with spots or a path, and a dashed line at ``level`` or on the diagonal."""
 
     title: str
     description: str
@@ -234,7 +224,6 @@ class UnitSquare:
 
 
 def unit_square(panel: UnitSquare) -> Html:
-    """One panel."""
     x, y = Scale(0, 1, _FRAME.left, _FRAME.right), Scale(0, 1, _FRAME.bottom, _FRAME.top)
     drawn = [text((_FRAME.left, 16), panel.name, "axis-name")] if panel.name else []
     for value in (0.0, 0.5, 1.0):
@@ -249,7 +238,8 @@ def unit_square(panel: UnitSquare) -> Html:
     for spot in panel.spots:
         drawn += _spot(spot, x, y)
     if panel.path:
-        drawn.append(polyline([(x(at), y(up)) for at, up in panel.path], "curve adaptive"))
+        path = _path((x(at), y(up)) for at, up in panel.path)
+        drawn.append(element("polyline", points=path, class_="curve adaptive"))
     if not panel.spots and not panel.path:
         drawn.append(text((x(0.5), y(0.5)), panel.said, "value mid"))
     return canvas(_SIZE, panel.title, panel.description, drawn)
@@ -259,14 +249,7 @@ def _spot(spot: Spot, x: Scale, y: Scale) -> Iterator[Html]:
     at = x(spot.x)
     low, high = spot.interval
     yield line((at, y(low)), (at, y(high)), "whisker adaptive")
-    yield element(
-        "circle",
-        element("title", spot.hint),
-        cx=f"{at:.1f}",
-        cy=f"{y(spot.y):.1f}",
-        r=f"{2.5 + 3 * math.sqrt(spot.weight):.1f}",
-        class_="dot adaptive",
-    )
+    yield dot((at, y(spot.y)), "adaptive", spot.hint, 2.5 + 3 * math.sqrt(spot.weight))
 
 
 _WIDTH, _ROW, _TOP = 460.0, 30.0, 30.0
@@ -276,7 +259,7 @@ _LONGEST = 28
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimated:
-    """A value, ``None`` where it is undefined."""
+    """A value with its interval; ``None``: undefined."""
 
     family: Family
     value: float | None
@@ -288,7 +271,7 @@ Row = tuple[str, Sequence[Estimated]]  # a name and its estimates, one below the
 
 
 def forest(title: str, description: str, rows: Sequence[Row], none: tuple[float, str]) -> Html:
-    """Names on the left, estimates over the axis on the right; ``none`` is the value of no effect, named."""
+    """Draw names on the left and estimates on the right; ``none`` is the value of no effect, named."""
     nothing, said = none
     marked = ticks(*_ends(rows, nothing))
     names = _LETTER * min(_LONGEST, max((len(name) for name, _ in rows), default=0))

@@ -38,7 +38,7 @@ _FAMILIES: tuple[Family, ...] = ("fixed", "adaptive")  # of tune and eval, or of
 def signals_section(
     diagnostics: Diagnostics, types: Sequence[Mapping[str, Any]], policies: Sequence[Marked]
 ) -> Shown:
-    """AUROC and distance of every signal with drift, what speaks against it, and question types."""
+    """Show AUROC, distances and drift of signals, flags, and question types."""
     tables = {table.name: table for table in diagnostics.tables()}
     return Shown(
         finding=_finding(diagnostics),
@@ -123,7 +123,7 @@ def _estimated(signal: Mapping[str, Any], part: str, family: Family) -> Estimate
 
 
 def _html(table: Table) -> Html:
-    """The columns that a page can show, the signals it names as code."""
+    """Return the columns that fit a page, with signals as code."""
     shown = table.picked(*(column.name for column in table.columns[:_MOST_COLUMNS]))
     return shown.html({"signal": lambda _, shown: element("code", _name(shown))})
 
@@ -158,7 +158,6 @@ def _skipped(diagnostics: Diagnostics) -> Html:
 
 # --- policies by type ----------------------------------------------------------------------------
 def types_table(types: Sequence[Mapping[str, Any]], policies: Sequence[Marked]) -> Html:
-    """Every policy on every type of question."""
     if not types:
         return Html()
     baseline = next((policy.result.name for policy in policies if policy.baseline), None)
@@ -172,7 +171,6 @@ def types_table(types: Sequence[Mapping[str, Any]], policies: Sequence[Marked]) 
 
 
 def calibration_section(study: CalibratorStudy) -> Shown:
-    """Brier, log loss and ECE of every kind on both splits."""
     tables = (table.html() for table in study.tables())
     return Shown(finding=_calibration_finding(study), blocks=[*tables])
 
@@ -194,7 +192,7 @@ def _calibration_finding(study: CalibratorStudy) -> str:
 def reliability_section(
     of_policy: Mapping[str, tuple[Reliability, ...]], policies: Sequence[Marked]
 ) -> Shown | None:
-    """A chart for every calibrated signal; ``None``: there is none."""
+    """Chart every calibrated signal; ``None``: there is none."""
     grouped: dict[tuple[Reliability, ...], list[Marked]] = {}
     for policy in policies:  # those with the same calibration share a chart
         diagrams = of_policy.get(policy.result.name, ())
@@ -272,7 +270,7 @@ _MOST_PANELS = 12
 
 
 def selective_section(results: Sequence[Worth], policies: Sequence[Marked]) -> Shown:
-    """Risk-coverage curves, their areas, and the answers above and below a threshold."""
+    """Show risk-coverage curves, their areas, and answers above and below a threshold."""
     return Shown(
         finding=_selective_finding(results, policies),
         blocks=[

@@ -14,7 +14,7 @@ from suffice.errors import InternalError
 
 
 def as_json(value: object) -> Any:
-    """Strict JSON of a value: dataclasses by their fields or ``to_json``, NaN as null, infinities as text.
+    """Convert a value to strict JSON: dataclasses by fields or ``to_json``, NaN as null, infinities as text.
 
     >>> as_json({"f1": float("nan"), "gap": float("-inf"), 2: (1, None)})
     {'f1': None, 'gap': '-inf', '2': [1, None]}
@@ -54,7 +54,7 @@ def _nested(value: object) -> Any:
 
 
 def fields_as_json(value: Any, names: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """A dataclass by its fields.
+    """Convert a dataclass to JSON by its fields.
 
     A field's metadata may say otherwise: ``{"json": "name"}`` gives it another key, ``{"json": None}``
     leaves it out, ``{"json_none": False}`` leaves it out where it is ``None``. Words in braces in a key are

@@ -25,7 +25,7 @@ class Measured(Protocol):
 
 
 def percent(share: float | None) -> str:
-    """A share of 1 in percent, one decimal.
+    """Format a share of 1 in percent, one decimal.
 
     >>> percent(0.41498), percent(None)
     ('41.5', '-')
@@ -34,7 +34,7 @@ def percent(share: float | None) -> str:
 
 
 def signed(share: float | None) -> str:
-    """A difference of shares in percentage points, with its sign.
+    """Format a difference of shares in percentage points, with its sign.
 
     >>> signed(0.0304), signed(-0.00001)
     ('+3.0', '+0.0')
@@ -43,22 +43,22 @@ def signed(share: float | None) -> str:
 
 
 def bracket(interval: Measured | None) -> str:
-    """An interval's ends in percentage points."""
+    """Format an interval's ends in percentage points."""
     return "" if interval is None else f"[{percent(interval.low)}, {percent(interval.high)}]"
 
 
 def points(interval: Measured | None) -> str:
-    """A difference with its interval, in percentage points."""
+    """Format a difference with its interval, in percentage points."""
     return UNKNOWN if interval is None else f"{signed(interval.estimate)} {bracket(interval)}"
 
 
 def decimal(value: float | None) -> str:
-    """A mean with two decimals."""
+    """Format a mean with two decimals."""
     return UNKNOWN if value is None else f"{value:z,.2f}"
 
 
 def amount(value: float | None) -> str:
-    """A mean cost of any size: two decimals, of small ones three digits, of large ones none.
+    """Format a mean cost: two decimals, three digits of small ones, no decimals of large ones.
 
     >>> amount(0.00041239), amount(3.13), amount(1840.6), amount(0.0)
     ('0.000412', '3.13', '1,841', '0.00')
@@ -72,12 +72,12 @@ def amount(value: float | None) -> str:
 
 
 def count(value: float | None) -> str:
-    """A mean of a large count, or a count, without decimals."""
+    """Format a count, or the mean of a large count, without decimals."""
     return UNKNOWN if value is None else f"{value:,.0f}"
 
 
 def tick(value: float) -> str:
-    """A round number on an axis, never with an exponent.
+    """Format a round number on an axis, never with an exponent.
 
     >>> tick(0.00005), tick(2.5), tick(20000.0)
     ('0.00005', '2.5', '20,000')
@@ -87,7 +87,7 @@ def tick(value: float) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun, which takes an s unless it is one.
+    """Format a number with its noun, with an s unless it is one.
 
     >>> counted(1, "question"), counted(3000, "question")
     ('1 question', '3,000 questions')
@@ -96,7 +96,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def estimated(figure: Measured | None, *, sign: bool = False) -> str:
-    """An estimate with its interval, two decimals; ``sign``: as a difference.
+    """Format an estimate with its interval, two decimals; ``sign``: as a difference.
 
     >>> from suffice.stats.intervals import Estimate
     >>> estimated(Estimate(estimate=0.71, low=0.65, high=0.78)), estimated(Estimate(estimate=0.5))
@@ -111,12 +111,12 @@ def estimated(figure: Measured | None, *, sign: bool = False) -> str:
 
 
 def fraction(value: float | None, digits: int = 4) -> str:
-    """A score that is not read in percent, as it is."""
+    """Format a score that is not read in percent."""
     return UNKNOWN if value is None else f"{value:z.{digits}f}"
 
 
 def p_value(value: float | None) -> str:
-    """A p-value; tiny ones as a bound.
+    """Format a p-value; tiny ones as a bound.
 
     >>> p_value(0.0312), p_value(1e-9), p_value(1.0), p_value(None)
     ('0.031', '< 0.0001', '1', '-')

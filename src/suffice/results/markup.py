@@ -19,13 +19,13 @@ _UNSAFE_IN_SCRIPT = re.compile("[<>&\u2028\u2029]")
 
 
 class Html(str):
-    """Markup. Formatting or adding to it gives a plain string again, which will be escaped."""
+    """Markup. Formatting it or adding to it gives a plain string, which will be escaped."""
 
     __slots__ = ()
 
 
 def visible(text: str) -> str:
-    r"""The text with invisible and direction-changing characters spelled out.
+    r"""Return the text with invisible and direction-changing characters spelled out.
 
     >>> visible("abc\u202edef")
     'abc[U+202E]def'
@@ -34,7 +34,7 @@ def visible(text: str) -> str:
 
 
 def shorten(text: str, most: int, ellipsis: str = "…") -> str:
-    """The text with its middle cut so that at most ``most`` characters stay.
+    """Cut the text's middle so that at most ``most`` characters stay.
 
     >>> shorten("answer_stable and round >= 2", 16)
     'answer_s…nd >= 2'
@@ -53,12 +53,12 @@ def _escape(value: object) -> str:
 
 
 def join(parts: Iterable[object]) -> Html:
-    """Parts in a row; those that are not markup are escaped."""
+    """Join parts; escape those that are not markup."""
     return Html("".join(_escape(part) for part in parts))
 
 
 def element(name: str, /, *children: object, **attributes: object) -> Html:
-    """An element; children and attribute values that are not markup are escaped."""
+    """Return an element; children and attribute values that are not markup are escaped."""
     opened = [name]
     for key, value in attributes.items():
         if value is None or value is False:
@@ -76,7 +76,7 @@ def _as_json_escape(match: re.Match[str]) -> str:
 
 
 def json_escaped(text: str) -> str:
-    r"""JSON with its invisible and direction-changing characters in JSON's own escapes.
+    r"""Return JSON with invisible and direction-changing characters in JSON's own escapes.
 
     >>> print(json_escaped('"abc\u202edef"'))
     "abc\u202edef"
@@ -85,7 +85,7 @@ def json_escaped(text: str) -> str:
 
 
 def json_for_script(value: object) -> Html:
-    """JSON that cannot end or confuse the ``<script>`` element it stands in."""
+    """Return JSON that cannot end or confuse its ``<script>`` element."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return Html(_UNSAFE_IN_SCRIPT.sub(_as_json_escape, text))
 
@@ -93,7 +93,7 @@ def json_for_script(value: object) -> Html:
 def data_table(
     caption: str, head: Sequence[object], rows: Iterable[Sequence[object]], *, names: int = 1
 ) -> Html:
-    """A table in a region that scrolls by itself; the first ``names`` cells of a row are its headers."""
+    """Return a table in a scrolling region; the first ``names`` cells of a row are its headers."""
 
     def cell(number: int, content: object, scope: str) -> Html:
         further = "name" if 0 < number < names else None

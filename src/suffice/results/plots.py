@@ -15,7 +15,7 @@ _LONGEST = 28  # letters of a label
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """Which columns of a table are drawn: points at (x, y), or without x a row an item with its interval.
+    """The columns of a table to draw: points at (x, y), or without x a row for every item with its interval.
 
     ``line`` joins the points whose label begins so, in order of x.
     """
@@ -59,7 +59,7 @@ def draw(plot: Plot, axes: Any = None) -> Any:
 
 
 def first_figure(table: Table) -> str:
-    """The column of figures that a table is about: the first with an interval, else the first."""
+    """Return the table's main column of figures: the first with an interval, else the first."""
     figures = [column for column in table.columns if column.kind != "text"]
     if not figures:
         raise UsageError(f"the table {table.name!r} holds no figures, so there is nothing to draw")
@@ -67,7 +67,7 @@ def first_figure(table: Table) -> str:
 
 
 def _figures(data: Any, name: str) -> tuple[list[float], Any]:
-    """A column's values, NaN where unknown, and how far its intervals reach below and above."""
+    """Return a column's values, NaN where unknown, and how far its intervals reach below and above."""
     values = [float("nan") if value is None else float(value) for value in data[name]]
     if f"{name}_low" not in data:
         return values, None
@@ -79,7 +79,7 @@ def _figures(data: Any, name: str) -> tuple[list[float], Any]:
 
 
 def _describe(axis: Any, column: Column) -> None:
-    """Say what an axis shows, shares and differences of shares in percent."""
+    """Label an axis; shares and their differences are in percent."""
     axis.set_label_text(" ".join(column.heading.split()))
     if column.kind in ("percent", "points"):
         axis.set_major_formatter(lambda share, _: f"{100 * share:g}")

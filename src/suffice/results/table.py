@@ -30,7 +30,7 @@ Paint = Callable[[str, Tone], str]  # text that a terminal shows in a tone
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    r"""What the cells of a column are and how they read."""
+    r"""The kind of a column's cells and their format."""
 
     name: str
     kind: Kind = "text"
@@ -46,13 +46,13 @@ class Column:
 
     @property
     def heading(self) -> str:
-        """What stands above it."""
+        """The text above the column."""
         return self.name if self.head is None else self.head
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A value that reads otherwise than its column says, ``tone``: is shown in another tone.
+    """A value with its own text, and perhaps a ``tone``.
 
     >>> Cell(0.0, "(baseline)").shown
     '(baseline)'
@@ -99,7 +99,7 @@ class Table:
 
     # --- for people -------------------------------------------------------------------------------
     def text(self, width: int | None = WIDTH, paint: Paint | None = None) -> str:
-        """Title, aligned columns and notes, in lines of at most ``width`` (``None``: as long as needed)."""
+        """Return title, aligned columns and notes, in lines of at most ``width`` (``None``: no limit)."""
         limit = None if width is None else max(width, _NARROWEST)
         paint = paint or (lambda text, _: text)
         body, full = _text_body(self, limit, paint)
@@ -111,7 +111,7 @@ class Table:
         return "\n\n".join("\n".join(block) for block in blocks if block)
 
     def html(self, dressed: Mapping[str, Dress] | None = None) -> Html:
-        """The table with its caption, in a region that scrolls, then its notes; all escaped."""
+        """Return the table with its caption in a scrolling region, then its notes; all escaped."""
         notes = [element("p", note, class_="note") for note in self.notes]
         if not self.columns:
             return join([element("p", self.title, class_="note") if self.title else "", *notes])
@@ -122,7 +122,7 @@ class Table:
         return join([data_table(self.title or self.name, head, rows, names=names), *notes])
 
     def markdown(self) -> str:
-        """A heading, the title, a table of GitHub's Markdown, the notes."""
+        """Return a heading, the title, a GitHub Markdown table, and the notes."""
         blocks = [f"### {_markdown(self.name[:1].upper() + self.name[1:])}"]
         blocks += [_markdown(self.title)] if self.title else []
         if self.columns:
@@ -130,7 +130,7 @@ class Table:
         return "\n\n".join([*blocks, *(_markdown(note) for note in self.notes)]) + "\n"
 
     def latex(self) -> str:
-        r"""A ``table`` environment with its caption; needs no package."""
+        r"""Return a ``table`` environment with its caption; it needs no package."""
         notes = [_latex(note) + r"\par" for note in self.notes]
         if not self.columns:
             return "\n".join([*([_latex(self.title) + r"\par"] if self.title else []), *notes, ""])
@@ -157,7 +157,7 @@ class Table:
         )
 
     def shown(self) -> list[list[str]]:
-        """The cells as people read them."""
+        """Return the formatted cells."""
         return [
             [_shown(column, value) for column, value in zip(self.columns, row, strict=True)]
             for row in self.rows
@@ -165,14 +165,14 @@ class Table:
 
     # --- a part of it, to stand where more is said around it ---------------------------------------
     def picked(self, *names: str) -> Table:
-        """These columns alone, in this order; the first ones say what a row is about, as they did."""
+        """Return a table of these columns alone, in this order."""
         at = [[column.name for column in self.columns].index(name) for name in names]
         rows = [[row[number] for number in at] for row in self.rows]
         return replace(self, columns=[self.columns[number] for number in at], rows=rows)
 
     # --- for programs -----------------------------------------------------------------------------
     def data(self) -> dict[str, list[Plain]]:
-        """Unrounded values by column, unknown ones ``None``; an interval is three columns."""
+        """Return unrounded values by column, ``None`` where unknown; an interval is three columns."""
         by_key: dict[str, list[Plain]] = {}
         for number, column in enumerate(self.columns):
             cells = [_parts(column, row[number]) for row in self.rows]
@@ -181,7 +181,7 @@ class Table:
         return by_key
 
     def csv(self) -> str:
-        """Unrounded values as CSV (RFC 4180 with line feeds); unknown ones are empty."""
+        """Return unrounded values as CSV (RFC 4180 with line feeds); unknown ones are empty."""
         held = self.data()
         text = io.StringIO()
         rows: list[Iterable[Plain]] = [held, *zip(*held.values(), strict=True)] if held else []
@@ -189,7 +189,7 @@ class Table:
         return text.getvalue()
 
     def to_arrow(self) -> Any:
-        """The data as a ``pyarrow.Table``; whole counts are integers."""
+        """Return the data as a ``pyarrow.Table``; whole counts are integers."""
         pa = require("pyarrow", purpose="a table of Arrow", package="pyarrow")
         held = self.data()
         types = {
@@ -204,12 +204,12 @@ class Table:
         return pa.table({key: pa.array(held[key], type=types[key]) for key in held})
 
     def to_pandas(self) -> Any:
-        """The data as a pandas ``DataFrame``."""
+        """Return the data as a pandas ``DataFrame``."""
         require("pandas", purpose="a data frame", package="pandas")
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> Any:
-        """The data as a polars ``DataFrame``."""
+        """Return the data as a polars ``DataFrame``."""
         polars = require("polars", purpose="a data frame", package="polars")
         return polars.from_arrow(self.to_arrow())
 
@@ -221,7 +221,7 @@ def _keys(column: Column) -> tuple[str, ...]:
 
 
 def _parts(column: Column, value: Value) -> tuple[Plain, ...]:
-    """A cell's data: one value, or the figure and the ends of its interval."""
+    """Return a cell's data: one value, or the figure and the ends of its interval."""
     if isinstance(value, Cell):
         value = value.value
     if column.kind == "text":
@@ -250,7 +250,7 @@ def _shown(column: Column, value: Value) -> str:
 
 
 def _in_two(column: Column, value: Value) -> tuple[str, str]:
-    """A cell as it reads, and the ends of its interval in brackets (empty: it has none)."""
+    """Return a cell's text, and its interval in brackets (empty: it has none)."""
     if isinstance(value, Cell):
         return visible(value.shown), ""
     if column.kind == "text":
@@ -296,7 +296,7 @@ def table_of(
     title: str = "",
     notes: Sequence[str] = (),
 ) -> Table:
-    """A table of a row an item, each column beside what it shows."""
+    """Return a table with a row for every item."""
     rows = [[_item_value(item, of) for of, _ in described] for item in items]
     columns = [column for _, column in described]
     return Table(name=name, title=title, columns=columns, rows=rows, notes=notes)
@@ -312,14 +312,14 @@ def _item_value(item: Any, of: str | Callable[[Any], Value]) -> Value:
 
 
 def estimate_column(name: str, head: str, *, signed: bool = False) -> Column:
-    """Figures of two decimals with their intervals."""
+    """Return a column of two decimals with intervals."""
     return Column(name=name, kind="number", digits=2, interval=True, signed=signed, head=head)
 
 
 # --- text -------------------------------------------------------------------------------------------
 @dataclass(slots=True, eq=False)
 class _Shown:
-    """A column of a terminal: its lines of heading and cells, a cell being some lines in a tone."""
+    """A column in a terminal: lines of its heading and of its cells."""
 
     column: Column
     head: list[str]
@@ -337,7 +337,7 @@ class _Shown:
 
 
 def _tone(column: Column, value: Value) -> Tone | None:
-    """How a cell is meant: of differences with an interval, which side of 0 that lies on."""
+    """Return a cell's tone; of differences with an interval, by the side of 0 that it lies on."""
     if isinstance(value, Cell):
         return value.tone
     if column.kind != "points" or not column.interval:
@@ -349,7 +349,7 @@ def _tone(column: Column, value: Value) -> Tone | None:
 
 
 def _wrapped(text: str, width: int | None, indent: str = "", *, hyphens: bool = True) -> list[str]:
-    """Lines of at most ``width`` cells; ``indent``: before all but the first. ``hyphens``: break there."""
+    """Wrap to at most ``width`` cells; ``indent`` stands before all lines but the first."""
     text = visible(text).strip()
     room = width or 2 * len(text) + 1
     lines = wrap(text, room, subsequent_indent=indent, break_on_hyphens=hyphens)
@@ -359,7 +359,7 @@ def _wrapped(text: str, width: int | None, indent: str = "", *, hyphens: bool = 
 
 
 def _text_body(table: Table, width: int | None, paint: Paint) -> tuple[list[str], list[str]]:
-    """The lines of the table, and those that say shortened names in full."""
+    """Return the table's lines, and the shortened names in full."""
     if not table.columns:
         return [], []
     table = table.picked(*(column.name for column in table.columns if column.in_text))
@@ -389,7 +389,7 @@ def _text_body(table: Table, width: int | None, paint: Paint) -> tuple[list[str]
 
 
 def _shown_columns(table: Table, width: int | None) -> tuple[list[_Shown], list[str]]:
-    """The columns that are not empty throughout, and what was shortened in full."""
+    """Return the columns that are not empty throughout, and the shortened cells in full."""
     columns, full = [], []
     for number, column in enumerate(table.columns):
         cells = [_shown(column, row[number]).replace("\n", " ") for row in table.rows]
@@ -422,7 +422,7 @@ def _unknown(shown: _Shown) -> bool:
 
 
 def _in_full(short: str, text: str, width: int | None) -> list[str]:
-    """What a shortened text is, on a line of its own where it has no room beside the short one."""
+    """Return a shortened text in full, on a line of its own where it is long."""
     line = f"{short} is in full: {text}"
     if width is None or cell_len(line) <= width:
         return [line]
@@ -431,7 +431,7 @@ def _in_full(short: str, text: str, width: int | None) -> list[str]:
 
 
 def _broken_head(column: _Shown) -> list[str]:
-    """The heading in lines that are no wider than the cells, where its words allow it."""
+    """Break the heading into lines no wider than the cells, where its words allow it."""
     cells = [line for cell in column.cells for line in cell]
     words = [word for line in column.head for word in line.split()]
     room = max(map(cell_len, [*cells, *words, " "]))
@@ -439,7 +439,7 @@ def _broken_head(column: _Shown) -> list[str]:
 
 
 def _wrap_texts(columns: Sequence[_Shown], width: int) -> bool:
-    """Wrap the longest texts, as many as it takes, to equal shares of the room; whether that was enough."""
+    """Wrap the longest texts to equal shares of the room; return whether that was enough."""
     longest = sorted(
         (column for column in columns if column.wraps), key=lambda c: c.width, reverse=True
     )
@@ -465,7 +465,7 @@ def _total(columns: Sequence[_Shown], gap: int) -> int:
 def _aligned(
     columns: Sequence[_Shown], gap: int, paint: Paint, below: _Shown | None = None
 ) -> list[str]:
-    """A line of heads, a rule and the rows; ``below`` each what has a line of its own."""
+    """Return heads, a rule and the rows; ``below`` is a column on lines of its own."""
     deepest = max(len(column.head) for column in columns)
     heads = [[""] * (deepest - len(column.head)) + column.head for column in columns]
     widths = [column.width for column in columns]
@@ -490,7 +490,7 @@ def _aligned(
 
 
 def _stacked(table: Table, width: int) -> Iterator[str]:
-    """Every row as a list of its cells."""
+    """Yield every row as a list of its cells."""
     for number, row in enumerate(table.shown()):
         if number:
             yield ""
@@ -507,7 +507,7 @@ def _stacked(table: Table, width: int) -> Iterator[str]:
 def _dressed_columns(
     table: Table, dressed: Mapping[str, Dress]
 ) -> Iterator[tuple[Column, list[object]]]:
-    """The columns that are not empty throughout, with their cells as markup or as text to escape."""
+    """Yield the columns that are not empty throughout, with their cells as markup or text."""
     for at, column in enumerate(table.columns):
         cells = [_cell_in_html(column, row[at]) for row in table.rows]
         if at and cells and not any(cells):
@@ -530,7 +530,7 @@ def _cell_in_html(column: Column, value: Value) -> str:
 
 # --- other forms ------------------------------------------------------------------------------------
 def _broken(column: Column) -> Html:
-    """A heading in HTML, with the unit of shares, which a title says elsewhere."""
+    """Return a heading in HTML, with the unit of shares."""
     heading = column.heading
     if column.kind == "percent" and not re.search("%|points", heading.partition("[")[0]):
         heading = re.sub(r"(?=\s*\[|$)", " %", heading, count=1)
@@ -589,7 +589,7 @@ _FORMULA = re.compile(
 
 
 def _csv_text(value: Plain) -> str:
-    """A cell, with an apostrophe before a text that a spreadsheet would compute; see :func:`visible`."""
+    """Return a cell, with an apostrophe before a text that a spreadsheet would compute."""
     if not isinstance(value, str):
         return "" if value is None else str(value)
     text = visible(value)

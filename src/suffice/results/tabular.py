@@ -23,7 +23,7 @@ class Tabular:
     """The main table's name; ``None``: the first."""
 
     def tables(self) -> Sequence[Table]:
-        """The result in tables."""
+        """Return the result's tables."""
         raise NotImplementedError
 
     @property
@@ -32,7 +32,7 @@ class Tabular:
         return self.named()
 
     def named(self, name: str | None = None) -> Table:
-        """The table of this name, or the main one."""
+        """Return the table of this name, or the main one."""
         tables = [table for table in self.tables() if table.columns]
         for table in tables:
             if (name or self.MAIN) in (None, table.name):
@@ -41,23 +41,23 @@ class Tabular:
         raise UsageError(f"no table {name or self.MAIN!r}; allowed: {names or 'none'}")
 
     def text(self, width: int | None = WIDTH) -> str:
-        """Every table as text, in lines of at most ``width``; without a final line feed."""
+        """Return every table as text, in lines of at most ``width``; without a final line feed."""
         return "\n\n".join(text for table in self.tables() if (text := table.text(width)))
 
     def to_json(self) -> dict[str, Any]:
-        """The result as strict JSON, null where undefined."""
+        """Return the result as strict JSON, null where undefined."""
         return fields_as_json(self)
 
     def to_pandas(self, table: str | None = None) -> Any:
-        """One table, the main one if not named, as a pandas ``DataFrame`` of unrounded values."""
+        """Return one table, by default the main one, as a pandas ``DataFrame`` of unrounded values."""
         return self.named(table).to_pandas()
 
     def to_polars(self, table: str | None = None) -> Any:
-        """One table, the main one if not named, as a polars ``DataFrame`` of unrounded values."""
+        """Return one table, by default the main one, as a polars ``DataFrame`` of unrounded values."""
         return self.named(table).to_polars()
 
     def plotted(self) -> Plot:
-        """What :meth:`plot` draws."""
+        """Return what :meth:`plot` draws."""
         return Plot(table=self.table, y=first_figure(self.table))
 
     def plot(self, axes: Any = None) -> Any:
@@ -69,7 +69,7 @@ class Tabular:
         return f"<{type(self).__name__}: {', '.join(held)}>"
 
     def _repr_html_(self) -> Html:
-        """What a notebook shows."""
+        """Return what a notebook shows."""
         return join(_first_rows(table).html() for table in self.tables())
 
 

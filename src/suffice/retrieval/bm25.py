@@ -57,7 +57,7 @@ def _idf(document_frequency: dict[str, int], n_passages: int) -> dict[str, float
 
 @dataclass(frozen=True, slots=True)
 class OkapiScorer:
-    """Postings weighted by term frequency and length, and the IDF of every word."""
+    """Score by BM25 postings: term frequency, length, and the IDF of every word."""
 
     n_passages: int
     idf: dict[str, float]
@@ -98,7 +98,7 @@ _VARIANTS: tuple[BM25Variant, ...] = get_args(BM25Variant)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BM25Settings:
-    """The variant of BM25 and its parameters."""
+    """Choose the variant of BM25 and its parameters."""
 
     k1: float = 1.5
     b: float = 0.75
@@ -119,7 +119,7 @@ OKAPI = BM25Settings(variant="okapi")
 
 @dataclass(frozen=True, slots=True)
 class _EagerScorer:
-    """Scores of a ``bm25s`` index; ``None``: the passages hold no word at all."""
+    """Score by a ``bm25s`` index; ``None`` if the passages hold no word."""
 
     engine: Any
     n_passages: int
@@ -161,7 +161,7 @@ def _eager_scorer(passages: Sequence[Passage], settings: BM25Settings) -> _Eager
 
 
 class BM25Index:
-    """A BM25 index; a :class:`suffice.contracts.Retriever`.
+    """Rank passages by BM25; a :class:`suffice.contracts.Retriever`.
 
     Build one with :meth:`build` or :meth:`load`.
 
@@ -184,7 +184,7 @@ class BM25Index:
 
     @classmethod
     def build(cls, passages: Iterable[Passage], settings: BM25Settings | None = None) -> BM25Index:
-        """Index passages over title and text."""
+        """Index the title and text of passages."""
         kept, settings = tuple(passages), settings or BM25Settings()
         check_ids(kept)
         if settings.variant != "okapi":

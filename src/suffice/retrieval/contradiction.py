@@ -85,13 +85,13 @@ def _words(text: str) -> list[str]:
 
 
 def _negated(words: Sequence[str]) -> bool:
-    """Whether the number of negations is odd."""
+    """Say whether the number of negations is odd."""
     negations = sum(word in _NEGATIONS or word.endswith(_CONTRACTED) for word in words)
     return negations % 2 == 1
 
 
 def _turns(words: Sequence[str]) -> bool:
-    """Whether the number of words that reverse a meaning is odd: negations, and "un-" words."""
+    """Say whether the number of reversing words is odd: negations and "un-" words."""
     turns = sum(word.startswith("un") and len(word) >= 7 and word not in _NO_UN for word in words)
     return (turns % 2 == 1) != _negated(words)
 
@@ -245,7 +245,7 @@ _NO_HEAD: tuple[type[Exception], ...] = (*UNREADABLE, UsageError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadWeights:
-    """The trained weights of the head."""
+    """Hold the trained weights of the head."""
 
     encoder: str
     pole: NDArray[np.float64]
@@ -289,7 +289,7 @@ class HeadWeights:
 
 
 class ContradictionHead:
-    """A contradiction detector of plan steps; a :class:`suffice.contracts.ContradictionDetector`.
+    """Detect contradictions of plan steps; a :class:`suffice.contracts.ContradictionDetector`.
 
     It is a logistic regression on :data:`suffice.retrieval.contradiction.FEATURES`. The order of the two
     steps makes no difference, nor do other pairs of the call. Vectors of the last 4,096 texts are cached.

@@ -25,7 +25,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkippedFile:
-    """A skipped file, by its path inside the corpus, and the reason."""
+    """Hold a skipped file, by its path inside the corpus, and the reason."""
 
     path: str
     reason: str
@@ -33,7 +33,7 @@ class SkippedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusReading:
-    """The passages of a folder or file, in order of path, then of place in the file."""
+    """Hold the passages of a folder or file, by path, then by place in the file."""
 
     passages: tuple[Passage, ...]
     skipped: tuple[SkippedFile, ...]

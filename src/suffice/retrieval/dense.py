@@ -24,7 +24,7 @@ _UNIT = 1e-3
 
 
 class DenseIndex:
-    """An index ranked by inner product of unit vectors; a :class:`suffice.contracts.Retriever`.
+    """Rank passages by inner product of unit vectors; a :class:`suffice.contracts.Retriever`.
 
     It embeds title and text. A passage with neither is kept but never retrieved, since the vector of an
     empty text means nothing. Scores are cosines in [-1, 1]. Safe to search from several threads.
@@ -167,7 +167,7 @@ _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 class OnnxEncoder:
-    """all-MiniLM-L6-v2 with int8 weights; an :class:`suffice.contracts.Encoder`. Safe in several threads.
+    """Encode by all-MiniLM-L6-v2 with int8 weights, from any thread; an :class:`suffice.contracts.Encoder`.
 
     A text is cut at 256 word pieces, its tokens' vectors are averaged and scaled to 1. An empty text gets
     the vector of the special tokens alone. The vector of a text does not depend on what it is encoded

@@ -50,7 +50,7 @@ def _loading(what: str, name: str) -> Iterator[Any]:
 
 
 class _PairNetwork:
-    """A cross-encoder of sentence-transformers, with one of its outputs."""
+    """Run a cross-encoder of sentence-transformers and read one of its outputs."""
 
     _what: str
 
@@ -81,7 +81,7 @@ class _PairNetwork:
 
 
 class CrossEncoderReranker(_PairNetwork):
-    """A reranker by a sentence-transformers cross-encoder; a :class:`suffice.contracts.Reranker`.
+    """Rerank by a sentence-transformers cross-encoder; a :class:`suffice.contracts.Reranker`.
 
     Scores are raw: the network's one output without a sigmoid, unbounded, high for relevant. A
     passage is read as its title and text. Not safe to call from several threads.
@@ -110,7 +110,7 @@ class CrossEncoderReranker(_PairNetwork):
 
 # --- entailment -----------------------------------------------------------------------------------
 class _NliNetwork(_PairNetwork):
-    """A three-label network and its wanted label: models disagree about their order."""
+    """Hold a three-label network and its wanted label, whose place differs between models."""
 
     _what = "entailment model"
     _label: str
@@ -137,7 +137,7 @@ class _NliNetwork(_PairNetwork):
 
 
 class NliCrossEncoder(_NliNetwork):
-    """A model of entailment probabilities; a :class:`suffice.contracts.Entailment`.
+    """Compute entailment probabilities; a :class:`suffice.contracts.Entailment`.
 
     Not safe to call from several threads. The package brings no weights. Tests run it with random weights;
     its quality with trained ones is not measured.
@@ -153,7 +153,7 @@ class NliCrossEncoder(_NliNetwork):
 
 
 class NliContradiction(_NliNetwork):
-    """A model of contradiction probabilities; a :class:`suffice.contracts.ContradictionDetector`.
+    """Compute contradiction probabilities; a :class:`suffice.contracts.ContradictionDetector`.
 
     It uses the networks of :class:`NliCrossEncoder`, with the same limits: the package brings no weights,
     and its quality is not measured. Not safe to call from several threads.
@@ -176,14 +176,14 @@ class NliContradiction(_NliNetwork):
 
 # --- sentence vectors -----------------------------------------------------------------------------
 class SentenceEncoder:
-    """An :class:`suffice.contracts.Encoder` over sentence-transformers. Threads take turns.
+    """Encode by sentence-transformers, one thread at a time; an :class:`suffice.contracts.Encoder`.
 
     It applies the model's own prompts for queries and passages. Many models of the Hub were trained with a
     prompt but do not bring it (bge: "Represent this sentence for searching relevant passages: " before
     queries); give it as ``query_prompt``.
 
-    Use :meth:`load`. ``name`` ends with the start of a SHA-256 over every parameter, the modules' settings,
-    the tokenizer, prompts and greatest length, independent of the folder.
+    Use :meth:`load`. ``name`` ends with the start of a SHA-256 that does not depend on the folder. It covers
+    every parameter, the modules' settings, the tokenizer, prompts and greatest length.
     """
 
     def __init__(self, model: Any, label: str) -> None:

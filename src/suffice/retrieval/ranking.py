@@ -109,7 +109,7 @@ UNREADABLE: tuple[type[Exception], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredIndex:
-    """The content of an index file; its errors name ``file``."""
+    """Hold the content of an index file; its errors name ``file``."""
 
     passages: tuple[Passage, ...]
     settings: Mapping[str, Any]
@@ -122,7 +122,7 @@ class StoredIndex:
 
 
 def has_index(folder: Path) -> bool:
-    """Whether a folder holds a saved index, valid or not."""
+    """Say whether a folder holds a saved index, valid or not."""
     return os.path.exists(folder / _FILE)  # noqa: PTH110 - a name too long is no index
 
 

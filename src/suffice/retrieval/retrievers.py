@@ -34,7 +34,7 @@ KeptIndex = BM25Index | DenseIndex
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexMaker:
-    """A maker of indexes of every kind.
+    """Make indexes of every kind.
 
     ``encoder`` serves dense ones; ``on_progress`` gets the number of encoded passages and of all.
     """
@@ -133,7 +133,7 @@ def _check_constant(k: float) -> None:
 
 
 class HybridRetriever:
-    """A fusion of several retrievers' rankings; a :class:`suffice.contracts.Retriever`.
+    """Fuse the rankings of several retrievers; a :class:`suffice.contracts.Retriever`.
 
     Passages with equal ids are one passage, as the first retriever returned it; ``score`` is the fused
     score. Every retriever gives ``candidates`` passages, whatever the request.
@@ -164,7 +164,7 @@ class HybridRetriever:
 
 
 class RerankedRetriever:
-    """A retriever with a reranked pool; a :class:`suffice.contracts.Retriever`.
+    """Rerank a retriever's pool of passages; a :class:`suffice.contracts.Retriever`.
 
     Passages come in the reranker's order with both scores: ``score`` is the retriever's, so it need not
     fall, and ``rerank_score`` the reranker's raw one. At most ``candidates`` are reranked.
@@ -210,7 +210,7 @@ def check_reranking(name: str, *, reranker: bool, pool: int | None) -> None:
 
 
 def reranks(name: str) -> bool:
-    """Whether a retriever's passages carry a ``rerank_score``."""
+    """Say whether a retriever's passages carry a ``rerank_score``."""
     return name.endswith(_RERANKED)
 
 
@@ -226,7 +226,7 @@ def kinds_of(name: str) -> tuple[IndexKind, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retrieval:
-    """Settings of retrieval: the retriever and its models."""
+    """Set up retrieval: the retriever and its models."""
 
     name: str = "bm25"
     source: Retriever | None = None
@@ -257,17 +257,17 @@ class Retrieval:
 
     @property
     def kinds(self) -> tuple[IndexKind, ...]:
-        """The indexes that it searches; empty: it has a source."""
+        """Return the kinds of index that it searches; empty if it has a source."""
         return () if self.source is not None else kinds_of(self.name)
 
     @property
     def reranks(self) -> bool:
-        """Whether its passages carry a ``rerank_score``."""
+        """Say whether its passages carry a ``rerank_score``."""
         return self.name.endswith(_RERANKED)
 
     @property
     def most(self) -> int | None:
-        """Most passages of a query; ``None``: as many as requested."""
+        """Return the most passages per query; ``None``: as many as requested."""
         if self.reranks and self.pool is not None:
             return self.pool
         return 2 * self.candidates if self.reranks or len(self.kinds) > 1 else None
@@ -301,7 +301,7 @@ class Retrieval:
 
 @dataclass(frozen=True, slots=True)
 class OwnParagraphs:
-    """A ranking of one question's paragraphs; its indexes are built on demand and not kept."""
+    """Rank one question's own paragraphs; indexes are built on demand and dropped."""
 
     passages: tuple[Passage, ...]
     retrieval: Retrieval = field(default_factory=Retrieval)

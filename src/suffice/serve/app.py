@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI, Header, Request, Response
+from fastapi import APIRouter, FastAPI, Header, Request, Response
 
 from suffice.serve.decisions import decision_router
 from suffice.serve.forms import (
@@ -35,21 +35,7 @@ class AnswerReply(Open):
     suffice: dict[str, Any]
 
 
-async def _of_headers(
-    x_suffice_policy: Annotated[str | None, Header(description="which policy decides")] = None,
-    x_suffice_max_rounds: Annotated[
-        int | None, Header(ge=1, description="at most so many rounds")
-    ] = None,
-    x_suffice_budget_usd: Annotated[
-        float | None, Header(gt=0, lt=1e9, description="at most so many US dollars")
-    ] = None,
-) -> Wanted:
-    return Wanted(
-        policy=x_suffice_policy, max_rounds=x_suffice_max_rounds, budget_usd=x_suffice_budget_usd
-    )
-
-
-OfHeaders = Annotated[Wanted, Depends(_of_headers)]
+OfHeaders = Annotated[Wanted, Header()]
 
 
 def make_app(
@@ -60,7 +46,7 @@ def make_app(
     beside: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
     clock: Callable[[], float] = time.monotonic,
 ) -> FastAPI:
-    """The application of a service, open to anybody without a door; ``app.state.loops`` are followed."""
+    """Make the application of a service, open to anybody without a door."""
     loops = Loops(service, clock)
 
     @asynccontextmanager
@@ -82,7 +68,6 @@ def make_app(
 
 
 def answer_router(service: Service) -> APIRouter:
-    """The routes that OpenAI's clients ask."""
     router = APIRouter(tags=["answers"])
     since = int(time.time())
 
@@ -98,13 +83,13 @@ def answer_router(service: Service) -> APIRouter:
 
     @router.get("/v1/models")
     async def models() -> dict[str, Any]:
-        """Every policy as a model, the default first."""
+        """List every policy as a model, the default first."""
         data = [_model(served, since) for served in service.policies.values()]
         return {"object": "list", "data": data}
 
     @router.get("/v1/models/{model:path}")
     async def model(model: str) -> dict[str, Any]:
-        """One of them."""
+        """Describe a policy as a model."""
         return _model(service.served(model, code="model_not_found"), since)
 
     return router

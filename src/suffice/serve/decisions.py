@@ -34,7 +34,7 @@ Reported = Annotated[
 
 @with_config(extra="forbid", strict=True)
 class ObservedRound(TypedDict, total=False):
-    """A round as ``observe`` takes it: by parts, or whole as a record holds it."""
+    """A round in parts, as ``observe`` takes them, or whole, as a record holds it."""
 
     finished: Annotated[dict[str, Any], Field(description="the round as a record holds it")]
     answer: Annotated[str | None, Field(description="the answer drafted in this round")]
@@ -87,7 +87,7 @@ class DecisionRequest(Body):
 
 
 class Decided(BaseModel):
-    """What a policy says after a round."""
+    """A policy's decision after a round."""
 
     round: int = Field(description="the number of the last round, from 1")
     action: Literal["stop", "continue"]
@@ -103,7 +103,6 @@ class Decided(BaseModel):
 
 
 def observed(held: Mapping[str, Any], earlier: Collection[str]) -> Round:
-    """A round of what a client sent."""
     if "finished" not in held:
         return round_of(held, earlier)
     if len(held) > 1:
@@ -113,7 +112,7 @@ def observed(held: Mapping[str, Any], earlier: Collection[str]) -> Round:
 
 
 def told_of(served: Served, loop: Loop, last: Decision) -> dict[str, Any]:
-    """Fields of :class:`Decided` after a loop's last round."""
+    """Return the fields of :class:`Decided` after a loop's last round."""
     view = loop.view
     undefined = (
         spec for spec in served.file.policy.specs if math.isnan(loop.signals[spec.name][-1])
@@ -147,10 +146,9 @@ def _why(spec: SignalSpec, view: LoopView) -> str:
 
 
 def decision_router(service: Service) -> APIRouter:
-    """The route of stateless decisions."""
     router = APIRouter(tags=["decisions"])
 
-    # a thread decides and writes the reply: FastAPI would have another one look at it again
+    # a thread decides and writes the reply; FastAPI would validate it again on the event loop
     @router.post("/v1/decisions", response_model=Decided)
     def decide(body: DecisionRequest) -> Response:
         """Decide about the rounds of a question.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from fastapi import Request, Response
@@ -16,7 +16,7 @@ from suffice.contracts import Message
 from suffice.live.answering import Answered, Tokens
 from suffice.serve.guard import Refusal
 from suffice.serve.service import PREFIX, Served, Service, Wanted
-from suffice.serve.under_way import Done, Endpoint, RoundEnded, Searching, Text, Told, UnderWay
+from suffice.serve.under_way import Endpoint, RoundEnded, Searching, Text, Told, UnderWay
 from suffice.trace.rounds.records import Passage, Round
 
 _MOST_HEADER = 400  # letters of a value
@@ -24,7 +24,7 @@ SYSTEM_UNREAD = "system messages and instructions were not read"
 
 
 class Open(BaseModel, extra="allow", strict=True):
-    """A part of a request of which further fields may have no effect."""
+    """A part of a request; unknown fields are allowed and have no effect."""
 
 
 class Part(Open):
@@ -43,7 +43,7 @@ class Turn(Open):
 
 
 class PlainText(Open):
-    """A form of the answer."""
+    """The only form of answers: text."""
 
     type: Literal["text"]
 
@@ -58,7 +58,7 @@ Empty = Annotated[Any, AfterValidator(_empty)]
 
 
 class Asking(Open):
-    """What both endpoints take beside the question."""
+    """Fields of both endpoints beside the question."""
 
     model: str | None = Field(
         None, description="suffice/ and the policy's name; left out: the first"
@@ -66,13 +66,13 @@ class Asking(Open):
     stream: bool | None = Field(None, description="whether the answer comes in pieces")
 
     def asked(self) -> Asked:
-        """The question, and what of the request is left out; what cannot be honoured is refused."""
+        """Read the question; refuse a request that cannot be honored."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A question read from a request, and what of the request was not taken into account."""
+    """A question read from a request, with notes on parts without effect."""
 
     question: str
     earlier: tuple[Message, ...] = ()
@@ -80,7 +80,6 @@ class Asked:
 
 
 def model_id(served: Served) -> str:
-    """What a client names a policy by."""
     return f"{PREFIX}{served.name}"
 
 
@@ -109,7 +108,7 @@ def conversation_of(
 
 
 def _text_of(content: str | list[Part] | None, where: str, kinds: tuple[str, ...]) -> str:
-    """A message's text: itself, or its parts of these types; others are refused."""
+    """Return a message's text; refuse parts of other types."""
     if isinstance(content, str):
         return content
     for part in content or [Part()]:
@@ -123,33 +122,30 @@ def _text_of(content: str | list[Part] | None, where: str, kinds: tuple[str, ...
 
 
 def _unread(asking: Asking) -> tuple[str, ...]:
-    """A note of the fields without effect."""
     further = sorted(asking.model_extra or ())
     return (f"without effect: {', '.join(further)[:200]}",) if further else ()
 
 
-# --- what is said of an answer ----------------------------------------------------------------------
+# --- facts of an answer -----------------------------------------------------------------------------
 def headers_of(under_way: UnderWay, answered: Answered | None = None) -> dict[str, str]:
-    """Response headers: those known before the answer, and with it the others."""
-    headers = {
-        "x-suffice-trace-id": under_way.trace_id,
-        "x-suffice-policy": under_way.served.name,
-        "x-suffice-policy-hash": under_way.served.hash or "",
-    }
+    """Return response headers; without an answer those known before it."""
+    served = under_way.served
+    facts = {"trace-id": under_way.trace_id, "policy": served.name}
+    facts["policy-hash"] = served.hash or ""
     if answered is not None:
-        headers["x-suffice-rounds"] = str(len(answered.rounds))
-        headers["x-suffice-stopped-by"] = answered.stopped_by
-        headers["x-suffice-stop-reason"] = answered.reason
+        facts["rounds"] = str(len(answered.rounds))
+        facts["stopped-by"] = answered.stopped_by
+        facts["stop-reason"] = answered.reason
         if answered.usd is not None:
-            headers["x-suffice-cost-usd"] = f"{answered.usd:.8g}"
+            facts["cost-usd"] = f"{answered.usd:.8g}"
+    texts = {name: " ".join(text.split())[:_MOST_HEADER] for name, text in facts.items()}
     return {
-        name: " ".join(text.split())[:_MOST_HEADER].encode("ascii", "replace").decode()
-        for name, text in headers.items()
+        f"x-suffice-{name}": text.encode("ascii", "replace").decode()
+        for name, text in texts.items()
     }
 
 
 def suffice_object(under_way: UnderWay, answered: Answered, asked: Asked) -> dict[str, Any]:
-    """What is said of an answer beside its text."""
     return {
         "trace_id": under_way.trace_id,
         "policy": under_way.served.name,
@@ -175,9 +171,10 @@ def suffice_object(under_way: UnderWay, answered: Answered, asked: Asked) -> dic
 
 
 def usage_object(
-    tokens: Tokens, read: str = "prompt", made: str = "completion"
+    answered: Answered, read: str = "prompt", made: str = "completion"
 ) -> dict[str, Any] | None:
-    """Usage of all rounds; ``None``: not all is known."""
+    """Return the usage of all rounds; ``None``: not all is known."""
+    tokens = Tokens.of(answered.rounds)
     if tokens.prompt is None or tokens.completion is None:
         return None
     return {
@@ -189,7 +186,6 @@ def usage_object(
 
 
 as_line: Callable[[Any], str] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-"""JSON in a line."""
 
 
 class Form:
@@ -205,7 +201,6 @@ class Form:
     async def answer(
         cls, service: Service, request: Request, body: Asking, headers: Wanted
     ) -> Response:
-        """Answer one request, whose client may hang up."""
 
         async def hung_up() -> None:
             while (await request.receive())["type"] != "http.disconnect":
@@ -214,7 +209,7 @@ class Form:
         asked = body.asked()
         under_way = await service.ask(
             asked.question,
-            replace(headers, policy=headers.policy or body.model),
+            headers.model_copy(update={"policy": headers.policy or body.model}),
             endpoint=cls.endpoint,
             earlier=asked.earlier,
             streams=bool(body.stream),
@@ -225,13 +220,13 @@ class Form:
             said = {**headers_of(under_way), "cache-control": "no-store", "x-accel-buffering": "no"}
             return StreamingResponse(form.events(), media_type="text/event-stream", headers=said)
         try:
-            done = await under_way.done()
+            answered = await under_way.done()
         finally:
             under_way.leave()
-        return JSONResponse(form.document(done), headers=headers_of(under_way, done.answered))
+        return JSONResponse(form.document(answered), headers=headers_of(under_way, answered))
 
     async def events(self) -> AsyncIterator[str]:
-        """Server-sent events of a question, which is left when they end, however they do."""
+        """Yield the server-sent events of a question, and leave it at their end."""
         try:
             for event in self.begin():
                 yield event
@@ -246,28 +241,25 @@ class Form:
         finally:
             self._under_way.leave()
 
-    def document(self, done: Done) -> Mapping[str, Any]:
-        """The whole answer."""
+    def document(self, answered: Answered) -> Mapping[str, Any]:
         raise NotImplementedError
 
     def begin(self) -> Iterable[str]:
-        """The events before anything happens."""
         raise NotImplementedError
 
     def on(self, told: Told) -> Iterable[str]:
-        """The events of what happened: a comment, which no client reads, keeps the connection alive."""
+        """Return the events of a step: here a comment, which keeps the connection alive."""
         if isinstance(told, RoundEnded):
             return [f": round {told.number} {told.decision.action.value}\n\n"]
         return [f": {'searching' if isinstance(told, Searching) else 'waiting'}\n\n"]
 
     def failed(self, refusal: Refusal) -> Iterable[str]:
-        """The events of a question without an answer."""
         raise NotImplementedError
 
 
 # --- /v1/chat/completions -------------------------------------------------------------------------
 class StreamOptions(Open):
-    """What a stream ends with."""
+    """Options of a stream's end."""
 
     include_usage: bool | None = None
 
@@ -276,7 +268,7 @@ _EXAMPLE = {"messages": [{"role": "user", "content": "Where was Ibsen born?"}]}
 
 
 class ChatRequest(Asking, json_schema_extra={"example": _EXAMPLE}):
-    """Messages of which the user's last is the question; an answer is text from what is searched here."""
+    """A conversation; the user's last message is the question."""
 
     messages: list[Turn] = Field(min_length=1)
     stream_options: StreamOptions | None = None
@@ -295,7 +287,6 @@ class ChatRequest(Asking, json_schema_extra={"example": _EXAMPLE}):
     web_search_options: None = None
 
     def asked(self) -> Asked:
-        """The question."""
         return conversation_of(self.messages, "messages", ("text",), _unread(self))
 
 
@@ -313,42 +304,37 @@ class Completion(Form):
             "created": int(time.time()),
             "model": model_id(under_way.served),
         }
-        self._before = as_line(self._frame)[:-1]
 
-    def document(self, done: Done) -> Mapping[str, Any]:
-        """The whole completion."""
-        message = {"role": "assistant", "content": done.answered.answer, "refusal": None}
+    def document(self, answered: Answered) -> Mapping[str, Any]:
+        message = {"role": "assistant", "content": answered.answer, "refusal": None}
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
         return {
             **self._frame,
             "choices": [choice],
-            "usage": usage_object(done.tokens),
-            "suffice": suffice_object(self._under_way, done.answered, self._asked),
+            "usage": usage_object(answered),
+            "suffice": suffice_object(self._under_way, answered, self._asked),
         }
 
     def begin(self) -> Iterable[str]:
-        """Who speaks."""
         return [self._chunk({"role": "assistant", "content": ""})]
 
     def on(self, told: Told) -> Iterable[str]:
-        """Pieces of the answer, and at its end what is said of it."""
         if isinstance(told, Text):
             return [self._chunk({"content": told.piece})]
-        if not isinstance(told, Done):
+        if not isinstance(told, Answered):
             return super().on(told)
-        said = suffice_object(self._under_way, told.answered, self._asked)
+        said = suffice_object(self._under_way, told, self._asked)
         options = self._body.stream_options
         if options is None or not options.include_usage:
             return [self._chunk({}, "stop", suffice=said)]
-        usage = usage_object(told.tokens)
+        usage = usage_object(told)
         return [self._chunk({}, "stop"), self._event([], usage=usage, suffice=said)]
 
     def failed(self, refusal: Refusal) -> Iterable[str]:
-        """The error in place of a chunk."""
         return [f"data: {as_line(refusal.document)}\n\n"]
 
     def _event(self, choices: list[Mapping[str, Any]], **further: Any) -> str:
-        return f"data: {self._before},{as_line({'choices': choices, **further})[1:]}\n\n"
+        return f"data: {as_line({**self._frame, 'choices': choices, **further})}\n\n"
 
     def _chunk(self, delta: Mapping[str, str], finish: str | None = None, **further: Any) -> str:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
@@ -360,25 +346,25 @@ _RESULTS = "file_search_call.results"
 
 
 class TextForm(Open):
-    """In which form the answer is wanted: as text."""
+    """The form of the answer."""
 
     format: PlainText | None = None
 
 
 class Search(Open):
-    """A search of an earlier answer, given back."""
+    """A search of an earlier answer in the conversation."""
 
     type: Literal["file_search_call"]
 
 
 class Tool(Open):
-    """What is searched with: the service's own search."""
+    """The service's own search."""
 
     type: Literal["file_search"]
 
 
 class ResponseRequest(Asking, json_schema_extra={"example": {"input": "Where was Ibsen born?"}}):
-    """The question, or messages of which the user's last is the question."""
+    """A question, or a conversation whose last message of the user is the question."""
 
     input: str | list[Turn | Search] = Field(min_length=1)
     instructions: str | None = None
@@ -392,7 +378,6 @@ class ResponseRequest(Asking, json_schema_extra={"example": {"input": "Where was
     top_logprobs: Literal[0] | None = None
 
     def asked(self) -> Asked:
-        """The question."""
         notes = _unread(self)
         if self.instructions:
             notes = (SYSTEM_UNREAD, *notes)
@@ -415,17 +400,16 @@ class SearchedResponse(Form):
         self._number = -1
         self._searching = self._speaking = False
 
-    def document(self, done: Done) -> Mapping[str, Any]:
-        """The response of an answered question."""
+    def document(self, answered: Answered) -> Mapping[str, Any]:
         searches = [
             self._search(number, found, "completed")
-            for number, found in enumerate(done.answered.rounds, start=1)
+            for number, found in enumerate(answered.rounds, start=1)
         ]
-        output = [*searches, self._message(done.answered.answer, "completed")]
-        return self._document("completed", output, done)
+        output = [*searches, self._message(answered.answer, "completed")]
+        return self._document("completed", output, answered)
 
     def _document(
-        self, status: str, output: Sequence[Mapping[str, Any]], done: Done | None = None
+        self, status: str, output: Sequence[Mapping[str, Any]], answered: Answered | None = None
     ) -> dict[str, Any]:
         document: dict[str, Any] = {
             "id": f"resp_{self._under_way.trace_id}",
@@ -443,14 +427,13 @@ class SearchedResponse(Form):
             "tool_choice": "auto",
             "tools": [],
             "top_p": None,
-            "usage": None if done is None else _usage(done.tokens),
+            "usage": None if answered is None else _usage(answered),
         }
-        if done is not None:
-            document["suffice"] = suffice_object(self._under_way, done.answered, self._asked)
+        if answered is not None:
+            document["suffice"] = suffice_object(self._under_way, answered, self._asked)
         return document
 
     def _search(self, number: int, found: Round | None, status: str) -> dict[str, Any]:
-        """The search of a round."""
         queries = [] if found is None else [found.query or self._asked.question]
         passages = () if found is None else found.passages or ()
         results = [_result(passage, number) for passage in passages]
@@ -473,19 +456,17 @@ class SearchedResponse(Form):
 
     # --- as events -------------------------------------------------------------------------------
     def begin(self) -> Iterable[str]:
-        """The response without an answer."""
         kinds = ("created", "in_progress")
         return [self._event(kind, response=self._document("in_progress", ())) for kind in kinds]
 
     def on(self, told: Told) -> Iterable[str]:
-        """Searches that begin and end, pieces of the answer, and at its end all of it."""
         if isinstance(told, Searching | RoundEnded):
             if not self._searching:
                 yield from self._begin_search()
             self._searching = isinstance(told, Searching)
             if isinstance(told, RoundEnded):
                 yield from self._end_search(told.round)
-        elif isinstance(told, Text | Done):
+        elif isinstance(told, Text | Answered):
             if not self._speaking:
                 if self._searching and isinstance(told, Text):  # it found nothing to show
                     yield from self._end_search(None)
@@ -499,7 +480,6 @@ class SearchedResponse(Form):
             yield from super().on(told)
 
     def failed(self, refusal: Refusal) -> Iterable[str]:
-        """What was found, and why it is not answered."""
         error = {"code": "server_error", "message": refusal.document["error"]["message"]}
         failed = {**self._document("failed", self._output), "error": error}
         yield self._event("failed", response=failed)
@@ -510,47 +490,38 @@ class SearchedResponse(Form):
         line = as_line({"type": name, "sequence_number": self._number, **fields})
         return f"event: {name}\ndata: {line}\n\n"
 
-    def _begin_search(self) -> list[str]:
-        item = self._search(len(self._output) + 1, None, "in_progress")
-        at = {"output_index": len(self._output), "item_id": item["id"]}
-        return [
-            self._event("output_item.added", output_index=len(self._output), item=item),
-            self._event("file_search_call.in_progress", **at),
-            self._event("file_search_call.searching", **at),
-        ]
+    def _begin_search(self) -> Iterable[str]:
+        search = self._search(len(self._output) + 1, None, "in_progress")
+        yield self._of_item("added", search)
+        for kind in ("in_progress", "searching"):
+            yield self._of_part(f"file_search_call.{kind}", search["id"])
 
-    def _end_search(self, found: Round | None) -> list[str]:
-        index = len(self._output)
-        item = self._search(index + 1, found, "completed")
-        self._output.append(item)
-        return [
-            self._event("file_search_call.completed", output_index=index, item_id=item["id"]),
-            self._event("output_item.done", output_index=index, item=item),
-        ]
+    def _end_search(self, found: Round | None) -> Iterable[str]:
+        search = self._search(len(self._output) + 1, found, "completed")
+        yield self._of_part("file_search_call.completed", search["id"])
+        yield self._of_item("done", search)
 
-    def _begin_message(self) -> list[str]:
-        item = self._message(None, "in_progress")
-        return [
-            self._event("output_item.added", output_index=len(self._output), item=item),
-            self._of_text("content_part.added", part=_part("")),
-        ]
+    def _begin_message(self) -> Iterable[str]:
+        yield self._of_item("added", self._message(None, "in_progress"))
+        yield self._of_text("content_part.added", part=_part(""))
+
+    def _end(self, answered: Answered) -> Iterable[str]:
+        yield self._of_text("output_text.done", text=answered.answer, logprobs=[])
+        yield self._of_text("content_part.done", part=_part(answered.answer))
+        yield self._of_item("done", self._message(answered.answer, "completed"))
+        yield self._event("completed", response=self._document("completed", self._output, answered))
+
+    def _of_item(self, kind: Literal["added", "done"], item: dict[str, Any]) -> str:
+        event = self._event(f"output_item.{kind}", output_index=len(self._output), item=item)
+        if kind == "done":
+            self._output.append(item)
+        return event
+
+    def _of_part(self, kind: str, item_id: str, **fields: Any) -> str:
+        return self._event(kind, output_index=len(self._output), item_id=item_id, **fields)
 
     def _of_text(self, kind: str, **fields: Any) -> str:
-        at = {"item_id": self._message(None, "")["id"], "output_index": len(self._output)}
-        return self._event(kind, **at, content_index=0, **fields)
-
-    def _end(self, done: Done) -> list[str]:
-        answer = done.answered.answer
-        item = self._message(answer, "completed")
-        index = len(self._output)
-        lines = [
-            self._of_text("output_text.done", text=answer, logprobs=[]),
-            self._of_text("content_part.done", part=_part(answer)),
-            self._event("output_item.done", output_index=index, item=item),
-        ]
-        self._output.append(item)
-        document = self._document("completed", self._output, done)
-        return [*lines, self._event("completed", response=document)]
+        return self._of_part(kind, self._message(None, "")["id"], content_index=0, **fields)
 
 
 def _part(text: str) -> dict[str, Any]:
@@ -568,9 +539,8 @@ def _result(passage: Passage, number: int) -> dict[str, Any]:
     }
 
 
-def _usage(tokens: Tokens) -> dict[str, Any] | None:
-    """Usage of all rounds; ``None``: not all is known."""
-    usage = usage_object(tokens, "input", "output")
+def _usage(answered: Answered) -> dict[str, Any] | None:
+    usage = usage_object(answered, "input", "output")
     if usage is not None:
         usage["input_tokens_details"]["cache_write_tokens"] = 0
         usage["output_tokens_details"] = {"reasoning_tokens": 0}

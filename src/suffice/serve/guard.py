@@ -35,7 +35,7 @@ _NAMELESS = frozenset({"body", "query", "header", "path"})
 
 
 class Body(BaseModel):
-    """A body of a request: its fields as they are declared, and no others."""
+    """A request's body with its declared fields and no others."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -69,22 +69,13 @@ class Refusal(Exception):  # noqa: N818 - reads as what it is
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
-        self.status = status
-        self.headers = headers
-        self._error = {
-            "message": struck(message)[:_MOST_LETTERS],
-            "type": kind,
-            "param": param,
-            "code": code,
+        self.status, self.headers = status, headers
+        text = struck(message)[:_MOST_LETTERS]
+        self.document: dict[str, Any] = {
+            "error": {"message": text, "type": kind, "param": param, "code": code}
         }
 
-    @property
-    def document(self) -> dict[str, Any]:
-        """The body."""
-        return {"error": self._error}
-
     def reply(self) -> JSONResponse:
-        """The response."""
         return JSONResponse(self.document, self.status, headers=self.headers)
 
 
@@ -101,7 +92,7 @@ def full(said: str) -> Refusal:
 
 
 def refusal_of(error: Exception) -> Refusal:
-    """The refusal that an error is; a defect says no more than that it is one."""
+    """Turn an error into a refusal; a defect tells the client nothing more."""
     if isinstance(error, Refusal):
         return error
     if isinstance(error, RequestValidationError | ValidationError):
@@ -114,7 +105,6 @@ def refusal_of(error: Exception) -> Refusal:
 
 
 def _misfit(error: Mapping[str, Any]) -> Refusal:
-    """The first part of a request that does not fit."""
     where = ".".join(str(part) for part in error["loc"] if part not in _NAMELESS) or "the body"
     if error["type"] == "json_invalid":
         where = "the body"
@@ -129,7 +119,7 @@ def _misfit(error: Mapping[str, Any]) -> Refusal:
 
 
 async def answer_error(request: Request, error: Exception) -> Response:
-    """Say what was raised; a defect is logged and not told."""
+    """Answer an error with its refusal, and log a defect."""
     if isinstance(error, HTTPException):
         said = f"{request.method} {request.url.path}: {error.detail}"
         code = "too_large" if error.status_code == 413 else None
@@ -145,10 +135,10 @@ PAGE_CONTENT = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""Content security policies: of a service that shows nothing, and of pages that load their own files."""
+"""Content security policies of a service without pages, and of pages that load their own files."""
 
 OPEN_PATHS = frozenset({"/health", "/health/live", "/health/ready"})
-"""What is answered without a token: it says no more than whether the service is up."""
+"""Paths that need no token: they say only whether the service is up."""
 
 _ALWAYS = {
     "x-content-type-options": "nosniff",
@@ -168,11 +158,11 @@ _MOST_TOKEN = 512  # letters that are hashed of what a client sends
 # A token is 256 random bits, so nobody guesses it from a hash and a slow hash would win nothing: bcrypt is
 # for passwords, and would cost every request a tenth of a second that an attacker can ask for as well.
 Tokens = Mapping[str, str]
-"""The SHA-256 of bearer tokens, by whose they are."""
+"""The SHA-256 of bearer tokens, by name."""
 
 
 def read_tokens(file: Path) -> Tokens:
-    """Those of a file with a line ``NAME SHA256`` for each; lines that begin with ``#`` are not read."""
+    """Read a file with a line ``NAME SHA256`` a token; lines that begin with ``#`` are comments."""
     try:
         lines = file.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -197,7 +187,7 @@ def read_tokens(file: Path) -> Tokens:
 
 
 def new_token(file: Path, name: str) -> str:
-    """A token for ``name``, which is kept hashed in the file, for its owner's eyes alone, and told once."""
+    """Make a token for ``name``; the file, readable by its owner alone, keeps its hash."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"a token is named by up to 64 letters, digits, '.', '_' and '-', found {name!r:.80}"
@@ -220,7 +210,7 @@ def _sha256(secret: bytes) -> str:
 
 
 def check_exposed(address: str, tokens: Tokens, *, allow_unauthenticated: bool) -> None:
-    """Refuse to let others ask without a token, unless that was typed."""
+    """Refuse to listen beyond this machine without tokens, unless that was typed."""
     if tokens or allow_unauthenticated or address == "localhost":
         return
     digits = _ip(address)
@@ -235,7 +225,7 @@ def check_exposed(address: str, tokens: Tokens, *, allow_unauthenticated: bool) 
 # --- the guard ------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Door:
-    """What the guard lets in."""
+    """Settings of a guard; ``content`` is its content security policy."""
 
     settings: SecuritySettings = field(default_factory=SecuritySettings)
     tokens: Tokens = field(default_factory=dict)
@@ -245,7 +235,7 @@ class Door:
 
 
 class Guard:
-    """ASGI middleware."""
+    """Middleware that admits requests by token, host, origin, size and time."""
 
     def __init__(self, app: ASGIApp, door: Door) -> None:
         self._app = app
@@ -256,7 +246,6 @@ class Guard:
         self._headers = {**_ALWAYS, "content-security-policy": door.content}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let in, or refuse."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -280,10 +269,7 @@ class Guard:
             self._under_way -= 1
 
     async def _limited(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request against the clock.
-
-        Its body is read as JSON whatever it is called: curl -d calls it a form.
-        """
+        """Run a request against the clock; its body counts as JSON, which curl -d calls a form."""
         most, size, whole, started = self._door.body_bytes, 0, False, False
         limit = asyncio.timeout(self._door.request_s)
 
@@ -317,7 +303,7 @@ class Guard:
             with suppress(OSError):
                 await refusal.reply()(scope, receive, send)
 
-    # --- who comes ---------------------------------------------------------------------------------
+    # --- who asks ----------------------------------------------------------------------------------
     def _check(self, scope: Scope) -> None:
         headers = dict(scope["headers"])
         if b"content-length" in headers and b"transfer-encoding" in headers:
@@ -329,7 +315,7 @@ class Guard:
             self._check_token(headers.get(b"authorization", b""))
 
     def _check_token(self, authorization: bytes) -> None:
-        """Every token is compared, each in the same time, whichever matches."""
+        """Compare every token, each in the same time, whichever matches."""
         kind, _, secret = authorization.partition(b" ")
         digest = _sha256(secret.strip()) if len(secret) <= _MOST_TOKEN else ""
         known = [secrets.compare_digest(digest, one) for one in self._door.tokens.values()]
@@ -358,7 +344,7 @@ class Guard:
         return matched[0].lower()
 
     def _check_origin(self, origin: bytes | None, host: str, site: bytes | None) -> None:
-        """Browsers say which page asks; what is no browser says nothing, and no page is behind it."""
+        """Refuse pages of other origins; only browsers send these headers."""
         if origin is None:
             if site in (b"cross-site", b"same-site"):
                 raise Refusal(403, "a page of another origin asks", code="bad_origin")
@@ -397,7 +383,7 @@ def application(
     *,
     lifespan: Callable[[Any], AbstractAsyncContextManager[None]] | None = None,
 ) -> FastAPI:
-    """Routers behind a door. No page of it loads from elsewhere."""
+    """Make the application of routers behind a guard."""
     app = FastAPI(
         title="Suffice",
         summary="Adaptive answers, and decisions about when a loop has seen enough.",

@@ -30,7 +30,7 @@ _FEWEST = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listening:
-    """Where an application listens, for how long it waits, and what is called on the way."""
+    """Address, limits and callbacks of a server process."""
 
     host: str = "127.0.0.1"
     port: int = 8642
@@ -43,7 +43,7 @@ class Listening:
 
 
 def open_at_once(wanted: int) -> int:
-    """How many connections may be open, by the limit of files, which is raised where it can be."""
+    """Raise the limit of open files if needed, and return how many connections it allows."""
     try:
         import resource
     except ImportError:  # Windows, which has no such limit
@@ -67,7 +67,7 @@ def open_at_once(wanted: int) -> int:
 
 
 def run(app: ASGIApp, listening: Listening) -> None:
-    """Take requests until SIGTERM or SIGINT; a second one ends what is under way too."""
+    """Take requests until SIGTERM or SIGINT; a second signal also cuts requests in progress."""
     own = {"head_s": listening.head_s, "most": listening.connections + _FURTHER, "waiting": {}}
     if listening.access_log:
         handler = logging.StreamHandler()
@@ -105,7 +105,7 @@ def run(app: ASGIApp, listening: Listening) -> None:
 
 
 class _Protocol(H11Protocol):
-    """HTTP/1.1 that waits neither for ever nor on too many connections for the head of a request."""
+    """HTTP/1.1 with limits on open connections and on the time for the head of a request."""
 
     head_s: float
     most: int
@@ -156,30 +156,29 @@ class _Protocol(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's, which ends with status 0."""
+    """uvicorn's server, which ends with status 0."""
 
     def __init__(self, config: uvicorn.Config, listening: Listening) -> None:
         super().__init__(config)
         self._listening = listening
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """End soon; asked again, at once. The signal is not raised again at the end."""
+        """End soon, after a second signal at once; do not raise the signal again at the end."""
         del sig, frame
         if self.should_exit:
             self.force_exit = True
-            # what is cut says so with a traceback
+            # tracebacks of what is cut
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         self.should_exit = True
         self._listening.ending()
 
     async def startup(self, sockets: Any = None) -> None:
-        """Listen, and say where."""
         await super().startup(sockets)
         if not self.started:
             return
         for listener in sockets or ():
-            listener.listen(_BACKLOG)  # that wait beside those that are accepted at once
+            listener.listen(_BACKLOG)  # longer than the number accepted at once
         host, port = self.servers[0].sockets[0].getsockname()[:2]
         gc.collect()
-        gc.freeze()  # what is loaded stays, and to look through it would hold up whoever asks
+        gc.freeze()  # collections that looked through loaded modules would delay requests
         self._listening.started(f"http://{f'[{host}]' if ':' in host else host}:{port}")

@@ -1,4 +1,4 @@
-"""``/v1/loops``: loops of other languages, watched over HTTP; a repeated request changes nothing."""
+"""``/v1/loops``: clients' loops, watched over HTTP; a repeated request changes nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Required
+from typing import Annotated, Required
 
 from fastapi import APIRouter
 from fastapi.concurrency import run_in_threadpool
@@ -32,17 +32,15 @@ from suffice.trace.values import MOST_INT16
 
 
 class Failed(Exception):  # noqa: N818 - as a record names the reason
-    """What a client says its loop failed with, or that nobody touched it any more."""
+    """The failure of a client's loop, or its idle time."""
 
 
 # --- bodies ----------------------------------------------------------------------------------------
-def _example(**fields: Any) -> dict[str, Any]:
-    return {"example": fields}
+_BEGUN = {"question": "Where was Ibsen born?", "question_id": "q-17"}
+_KNOWN = {"question_id": "q-17", "gold_answers": ["Skien"], "score": 1.0}
 
 
-class LoopRequest(
-    Body, json_schema_extra=_example(question="Where was Ibsen born?", question_id="q-17")
-):
+class LoopRequest(Body, json_schema_extra={"example": _BEGUN}):
     """A question whose loop begins."""
 
     question: str
@@ -55,7 +53,7 @@ class LoopRequest(
 
 
 class LoopState(BaseModel):
-    """A loop as it stands."""
+    """The state of a loop."""
 
     id: str
     question_id: str = Field(description="its name in the record")
@@ -78,7 +76,7 @@ _OF_LOOP = LoopState.model_fields.keys() - {"id", "rounds", "ended", "policy", "
 
 
 class LoopRound(ObservedRound, total=False):
-    """A finished round, with its number from 1; sent again it is answered again, not observed again."""
+    """A finished round with its number from 1; a repeated one gets the same reply."""
 
     round: Required[Annotated[int, Field(ge=1, le=MOST_INT16)]]
     score: Annotated[
@@ -87,13 +85,13 @@ class LoopRound(ObservedRound, total=False):
 
 
 class RoundReply(Decided):
-    """What a loop is to do after a round."""
+    """A decision after a round, and whether the loop is to end."""
 
     done: bool
 
 
-class AnswerRequest(Body, json_schema_extra=_example(answer="Skien")):
-    """What a loop answered at its end, and what is known of the answer."""
+class AnswerRequest(Body, json_schema_extra={"example": {"answer": "Skien"}}):
+    """The answer of a loop at its end."""
 
     answer: str
     response: str | None = None
@@ -113,10 +111,8 @@ class EndRequest(Body):
     reason: str | None = Field(None, description="why the caller ended it")
 
 
-class QuestionLabel(
-    Body, json_schema_extra=_example(question_id="q-17", gold_answers=["Skien"], score=1.0)
-):
-    """What became known of a recorded question."""
+class QuestionLabel(Body, json_schema_extra={"example": _KNOWN}):
+    """A label of a recorded question."""
 
     question_id: str
     gold_answers: list[str] = Field([])
@@ -125,7 +121,7 @@ class QuestionLabel(
 
 
 class Labelled(BaseModel):
-    """A label was kept."""
+    """The question whose label was kept."""
 
     question_id: str
 
@@ -133,7 +129,7 @@ class Labelled(BaseModel):
 # --- loops under way -------------------------------------------------------------------------------
 @dataclass(slots=True, eq=False, kw_only=True)
 class _Session:
-    """A loop of a client, and what it was told last."""
+    """A loop of a client with its last reply."""
 
     id: str
     loop: Loop | None  # None: it ended, and its rounds are let go
@@ -148,10 +144,9 @@ class _Session:
     over: LoopState | None = None
 
     def state(self) -> LoopState:
-        """As it stands."""
         if self.over is not None:
             return self.over
-        loop = self.open("is not known")
+        loop = self.open()
         return LoopState(
             id=self.id,
             rounds=len(loop.decisions),
@@ -161,19 +156,16 @@ class _Session:
             **{name: getattr(loop, name) for name in _OF_LOOP},
         )
 
-    def open(self, otherwise: str) -> Loop:
-        """The loop; after its end refused, with what it does not do any more."""
+    def open(self) -> Loop:
+        """Return the loop; refuse the request after its end."""
         if self.loop is None:
             why = self.over.reason if self.over is not None else ""
-            raise Refusal(
-                409,
-                f"the loop ended ({why}) and {otherwise}; begin another with POST /v1/loops",
-                code="ended",
-            )
+            said = f"the loop ended ({why}); begin another with POST /v1/loops"
+            raise Refusal(409, said, code="ended")
         return self.loop
 
     def told(self, number: int, content: bytes, following: int) -> RoundReply | None:
-        """The reply that a repeated round had; ``None``: it is the next one. Any other is refused."""
+        """Return the reply of a repeated round; ``None``: it is the next; refuse any other."""
         if number == following:
             return None
         if self.last is not None and self.last[:2] == (number, content):
@@ -188,7 +180,7 @@ class _Session:
 
 
 class Loops:
-    """The loops that are followed, and their routes, each of which works in a thread."""
+    """Clients' loops in progress, and their routes, which run in threads."""
 
     def __init__(self, service: Service, clock: Callable[[], float] = time.monotonic) -> None:
         self._service = service
@@ -201,12 +193,10 @@ class Loops:
 
     @property
     def under_way(self) -> int:
-        """How many loops are followed now."""
         return len(self._open)
 
     @property
     def router(self) -> APIRouter:
-        """The routes."""
         router = APIRouter(tags=["loops"])
         router.post("/v1/loops", status_code=201)(self.begin)
         router.get("/v1/loops/{id}")(self.look)
@@ -218,8 +208,8 @@ class Loops:
 
     # --- the routes --------------------------------------------------------------------------------
     def begin(self, body: LoopRequest) -> LoopState:
-        """Begin the loop of a question. A question_id under way is refused."""
-        served, watch = self._service.follow(body.policy)
+        """Begin the loop of a question; refuse a ``question_id`` in progress."""
+        served = self._service.served(body.policy)
         held = body.model_dump(exclude={"policy", "question"})
         now = self._clock()
         with self._lock:
@@ -234,7 +224,7 @@ class Loops:
                 )
             session = _Session(
                 id=f"loop-{secrets.token_hex(16)}",
-                loop=watch.question(body.question, **held).begin(),
+                loop=served.follows.question(body.question, **held).begin(),
                 served=served,
                 begun=now,
                 touched=now,
@@ -245,7 +235,7 @@ class Loops:
         return session.state()
 
     def look(self, id: str) -> LoopState:  # noqa: A002 - the path's
-        """A loop as it stands."""
+        """Show the state of a loop."""
         with self._held(id) as session:
             return session.state()
 
@@ -255,7 +245,7 @@ class Loops:
         On return a kill of the service loses nothing of it.
         """
         with self._held(id) as session:
-            loop, content = session.open("observes no further round"), to_json(body)
+            loop, content = session.open(), to_json(body)
             number, digest = len(loop.decisions), hashlib.sha256(content).digest()
             before = session.told(body["round"], digest, number + 1)
             if before is not None:
@@ -275,9 +265,9 @@ class Loops:
             return reply
 
     def answer(self, id: str, body: AnswerRequest) -> LoopState:  # noqa: A002
-        """What the loop answered at its end, from the rounds observed; for loops that answer once."""
+        """Take the answer of a loop that answers once, at its end."""
         with self._held(id) as session:
-            loop = session.open("takes no further answer")
+            loop = session.open()
             self._grow(session, to_json(body))
             loop.answered(body.answer, **body.model_dump(exclude={"answer"}, exclude_unset=True))
             return session.state()
@@ -294,7 +284,7 @@ class Loops:
             return session.state()
 
     def label(self, body: QuestionLabel) -> Labelled:
-        """Say what was right of a recorded question, while its loop goes on or later.
+        """Label a recorded question, while its loop goes on or later.
 
         A label is kept once; one that differs from an earlier one is refused.
         """
@@ -309,9 +299,9 @@ class Loops:
             raise Refusal(status, error.message, code=code, param=error.column) from error
         return Labelled(question_id=body.question_id)
 
-    # --- their work --------------------------------------------------------------------------------
+    # --- work --------------------------------------------------------------------------------------
     def _take_label(self) -> None:
-        """Count a label, of an allowance that fills by the minute; without any left it is refused."""
+        """Count a label against the rate; refuse it where the rate is used up."""
         most = self._service.limits.labels_per_minute
         if not most:
             return
@@ -328,7 +318,7 @@ class Loops:
 
     @contextmanager
     def _held(self, name: str) -> Iterator[_Session]:
-        """One request of a loop at a time."""
+        """Hold a loop, one request at a time."""
         self.sweep()
         with self._lock:
             session = self._open.get(name) or self._over.get(name)
@@ -369,8 +359,8 @@ class Loops:
 
     # --- ends --------------------------------------------------------------------------------------
     def _end(self, session: _Session, error: Exception | None) -> None:
-        """End a loop that is held; what is left of it is its state."""
-        loop = session.open("cannot end again")
+        """End a held loop and keep its state."""
+        loop = session.open()
         loop.end(error, mend=False)
         session.over = session.state().model_copy(update={"ended": True})
         session.loop = session.last = None
@@ -395,7 +385,7 @@ class Loops:
         self._service.tell(ended)
 
     def sweep(self) -> None:
-        """End the loops that nobody touched for too long."""
+        """End idle loops."""
         idle_s = self._limits.idle_s
         while True:
             with self._lock:
@@ -407,7 +397,7 @@ class Loops:
                     self._end(session, Failed(f"nobody touched it for {idle_s:g} s"))
 
     def close(self) -> None:
-        """End everything: loops under way are unfinished, their finished rounds are kept."""
+        """End all loops as unfinished; their finished rounds are kept."""
         for session in list(self._open.values()):
             with session.lock:
                 if session.loop is not None:
@@ -415,7 +405,7 @@ class Loops:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """While the service runs: loops that nobody touched end; at its end all of them do."""
+        """End idle loops while the service runs, and all loops at its end."""
 
         async def sweeping() -> None:
             while True:

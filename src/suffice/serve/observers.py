@@ -22,14 +22,7 @@ from suffice.live.privacy import Privacy
 from suffice.serve.service import Service
 from suffice.serve.under_way import QuestionEnded
 from suffice.trace.export import OPERATION, agent_attributes, steps_of
-from suffice.trace.rounds.records import (
-    STOPPED_BY,
-    Gold,
-    Question,
-    QuestionRecord,
-    Round,
-    StoppedBy,
-)
+from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Round
 
 _SECOND = 1_000_000_000
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
@@ -37,7 +30,7 @@ _ROUNDS = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30)
 
 
 class Metrics:
-    """Counts questions; names begin with ``suffice_``."""
+    """Prometheus metrics of ended questions; names begin with ``suffice_``."""
 
     def __init__(self, service: Service) -> None:
         registry = CollectorRegistry()
@@ -73,7 +66,6 @@ class Metrics:
         PlatformCollector(registry=registry)
 
     def on(self, ended: QuestionEnded) -> None:
-        """Count it."""
         labels = ended.policy, ended.endpoint
         self._requests.labels(*labels, ended.stopped_by).inc()
         self._rounds.labels(*labels).observe(len(ended.rounds))
@@ -93,18 +85,18 @@ class Metrics:
         if ended.error:
             self._failed.labels(*labels).inc()
 
-    def alarm(self, policy: str, kind: str, *, raised: bool) -> None:
-        """A kind of alarm of the watch in production, of a fixed list."""
-        self._alarms.labels(policy, kind).set(float(raised))
+    def alarms(self, policy: str, gauges: Mapping[str, float]) -> None:
+        """Show which kinds of alarms the watch of a policy raised (above 0)."""
+        for kind, gauge in gauges.items():
+            self._alarms.labels(policy, kind).set(float(gauge > 0))
 
     @property
     def router(self) -> APIRouter:
-        """The page."""
         router = APIRouter(tags=["operation"])
 
         @router.get("/metrics", response_class=Response)
         def metrics() -> Response:
-            """What was counted, in Prometheus' text format."""
+            """Show the metrics in Prometheus' text format."""
             return Response(generate_latest(self.registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
         return router
@@ -112,10 +104,10 @@ class Metrics:
 
 # --- spans ---------------------------------------------------------------------------------------
 class Spans:
-    """An observer that makes the spans of a question when it ends, for ``exporter`` or the collector.
+    """Sends the spans of a question when it ends, to ``exporter`` or the collector.
 
-    Without ``texts`` numbers stand in their place, which are equal where texts are. ``at_once``: each is
-    exported when it ends, not with others in a thread of its own.
+    Without ``texts`` numbers stand in their place, equal ones for equal texts. ``at_once``: export each span
+    when it ends, not in batches.
     """
 
     def __init__(self, exporter: Any = None, *, texts: bool = False, at_once: bool = False) -> None:
@@ -136,11 +128,9 @@ class Spans:
         self._privacy = None if texts else Privacy("no-texts")
 
     def close(self) -> None:
-        """Export what is finished."""
         self._provider.shutdown()
 
     def on(self, ended: QuestionEnded) -> None:
-        """Make its spans."""
         now = ended.at - int(ended.took_s * _SECOND)
         question = Question(id=ended.trace_id, text=ended.text)
         veiled = None if self._privacy is None else self._privacy.question(question, Gold())
@@ -159,7 +149,7 @@ class Spans:
             record = QuestionRecord(
                 question=question if veiled is None else veiled.question,
                 rounds=tuple(rounds),
-                stopped_by=_AS_RECORDED.get(ended.stopped_by),
+                stopped_by=ended.recorded_as,
                 policy_hash=ended.policy_hash,
             )
             root.set_attributes(agent_attributes(record))
@@ -185,11 +175,3 @@ class Spans:
                 )
             )
         root.end()
-
-
-_AS_RECORDED: Mapping[str, StoppedBy] = {
-    **{known: known for known in STOPPED_BY},
-    "gone": "user",
-    "refused": "error",
-}
-"""What a record says of what ended a question."""

@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +36,7 @@ _CHECK_EVERY_S = 5.0
 
 
 def check(settings: ServeSettings) -> Door:
-    """Refuse what cannot be operated, before a model is loaded for it; say who may come in and how."""
+    """Refuse settings that cannot work before a model is loaded; return the guard's settings."""
     guarded, record, watch = settings.security, settings.record, settings.watch
     tokens = {} if guarded.tokens is None else read_tokens(Path(guarded.tokens))
     check_exposed(settings.host, tokens, allow_unauthenticated=guarded.allow_unauthenticated)
@@ -51,7 +51,7 @@ def check(settings: ServeSettings) -> Door:
             "seconds under [watch] is 0, which is never, or above; a webhook needs seconds above 0, and "
             "folder under [record]"
         )
-    Production(FixedPolicy(1), _how(watch))  # refuses what is out of range
+    Production(FixedPolicy(1), _production_settings(watch))  # refuses what is out of range
     return Door(
         settings=replace(guarded, connections=open_at_once(guarded.connections)),
         tokens=tokens,
@@ -61,7 +61,7 @@ def check(settings: ServeSettings) -> Door:
 
 
 class Operation:
-    """All of it for one service, by settings that were checked."""
+    """Health, metrics, spans and watch of one service."""
 
     def __init__(self, settings: ServeSettings, service: Service, door: Door) -> None:
         self.settings = settings
@@ -81,7 +81,6 @@ class Operation:
     # --- health --------------------------------------------------------------------------------------
     @property
     def routers(self) -> list[APIRouter]:
-        """Health and metrics."""
         router = APIRouter(tags=["operation"])
 
         # balancers ask by HEAD, too
@@ -90,13 +89,13 @@ class Operation:
         @router.get("/health")
         @router.get("/health/live")
         async def live() -> dict[str, str]:
-            """Whether it answers at all."""
+            """Answer while the process lives."""
             return {"status": "live"}
 
         @router.head("/health/ready", include_in_schema=False)
         @router.get("/health/ready", responses={503: {"description": "not ready, and why"}})
         async def ready() -> Response:
-            """Whether a question would be taken and answered, and why not."""
+            """Say whether a question would be answered, and why not."""
             if self._ends.is_set() or not self._service.ready:
                 return JSONResponse({"status": "ending"}, 503, headers={"Retry-After": "5"})
             problems = await self._problems()
@@ -109,7 +108,6 @@ class Operation:
         return [router, self.metrics.router]
 
     async def _problems(self) -> dict[str, str]:
-        """By what is not ready; looked for every few seconds."""
         checked, problems = self._checked
         if time.monotonic() - checked < _CHECK_EVERY_S:
             return problems
@@ -121,9 +119,7 @@ class Operation:
         self._checked = (time.monotonic(), problems)
         return problems
 
-    # --- how it is run -------------------------------------------------------------------------------
     def listening(self, started: Callable[[str], None]) -> Listening:
-        """Where and how."""
         own = self.settings.operation
         return Listening(
             host=self.settings.host,
@@ -136,15 +132,14 @@ class Operation:
             ending=self._ends.set,
         )
 
-    # --- while it runs -------------------------------------------------------------------------------
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """What goes on beside the requests; at the end what is traced is sent."""
+        """Watch policies beside the requests; send the spans at the end."""
         folder, watch = self.settings.record.folder, self.settings.watch
         watching: asyncio.Task[None] | None = None
         if folder is not None and watch.seconds:
             policies = _Watching(as_place(folder), watch, self.metrics, self._service)
-            watching = asyncio.create_task(self._watch(policies))
+            watching = asyncio.create_task(policies.run())
         try:
             yield
         finally:
@@ -156,22 +151,8 @@ class Operation:
             if self._spans is not None:
                 await asyncio.to_thread(self._spans.close)
 
-    async def _watch(self, policies: _Watching) -> None:
-        """Look again and again, in a thread; a failure is logged once and tried again."""
-        failed = ""
-        while True:
-            try:
-                await asyncio.to_thread(policies.look)
-                failed = ""
-            except Exception as error:  # noqa: BLE001
-                said = f"{type(error).__name__}: {error}"
-                if said != failed and not self._ends.is_set():
-                    _LOG.error("not all policies are watched: %s", said)
-                failed = said
-            await asyncio.sleep(self.settings.watch.seconds)
 
-
-def _how(watch: WatchSettings, max_rounds: int | None = None) -> ProductionSettings:
+def _production_settings(watch: WatchSettings, max_rounds: int | None = None) -> ProductionSettings:
     return ProductionSettings(
         level=watch.level,
         first=watch.first,
@@ -182,44 +163,47 @@ def _how(watch: WatchSettings, max_rounds: int | None = None) -> ProductionSetti
 
 
 class _Watching:
-    """The policies in force, watched over the record; who shares its folder tells an alarm once."""
+    """Watches the service's policies over the record; services of one folder tell an alarm once."""
 
     def __init__(
         self, folder: Path, settings: WatchSettings, metrics: Metrics, service: Service
     ) -> None:
         self._folder, self._settings = folder, settings
         self._metrics, self._policies = metrics, service.policies
-        # machines share a server, but no file: each tells for itself
+        # machines share a database but no file: each tells its alarms
         self._home = None if isinstance(folder, Address) else store_place(folder).parent
         hook = None if settings.webhook is None else WebHook(settings.webhook)
         told = None if self._home is None else self._home / ".alarms.jsonl"
         self._log = AlarmLog(told, hook)
         self._logged: set[str] = set()
+        self._problem = ""
         self._followed: dict[str, Following] = {}
         for name in self._policies:
-            self._show(name, dict.fromkeys(KINDS, 0.0))
+            metrics.alarms(name, dict.fromkeys(KINDS, 0.0))
 
-    def look(self) -> None:
-        """Take in what is new of every policy."""
-        failed: list[Exception] = []
+    async def run(self) -> None:
+        while True:
+            await asyncio.to_thread(self._look)
+            await asyncio.sleep(self._settings.seconds)
+
+    def _look(self) -> None:
+        """Read the new questions of every policy; log a problem once, and try again next time."""
+        problem = ""
         for name, served in self._policies.items():
             try:
-                following = self._followed.pop(name, None) or self._begun(served)
+                following = self._followed.pop(name, None) or self._following(served)
                 following.look()
-                self._followed[name] = following  # one that failed in between is read anew
-                self._show(name, following.production.gauges())
+                self._followed[name] = following  # after a failure the record is read anew
+                self._metrics.alarms(name, following.production.gauges())
                 self._tell(name, following.production.alarms)
             except Exception as error:  # noqa: BLE001
-                failed.append(error)
-        if failed:
-            raise failed[0]
+                problem = problem or f"{type(error).__name__}: {error}"
+        if problem not in ("", self._problem):
+            _LOG.error("not all policies are watched: %s", problem)
+        self._problem = problem
 
-    def _show(self, name: str, gauges: Mapping[str, float]) -> None:
-        for kind, gauge in gauges.items():
-            self._metrics.alarm(name, kind, raised=gauge > 0)
-
-    def _begun(self, served: Served) -> Following:
-        settings = _how(self._settings, served.max_rounds)
+    def _following(self, served: Served) -> Following:
+        settings = _production_settings(self._settings, served.max_rounds)
         return Following(self._folder, Production(served.file.policy, settings))
 
     def _tell(self, name: str, alarms: Sequence[Alarm]) -> None:
@@ -234,7 +218,7 @@ class _Watching:
 
 
 def _refusal(place: Path) -> str | None:
-    """Why nothing can be recorded there; ``None``: its folder may be written, or its server writes."""
+    """Return why nothing can be recorded there; ``None``: it can."""
     if isinstance(place, Address):
         store = Store(place)
         store.wait_s = _PROBE_S
@@ -251,7 +235,7 @@ def _refusal(place: Path) -> str | None:
 
 
 async def _reached(llm: str) -> bool:
-    """Whether a connection to one of the model's servers can be made; a model in this process is there."""
+    """Return whether one of the model's servers takes a connection; a model in this process does."""
     servers = [urlsplit(url.strip()) for url in llm.split(",") if "://" in url]
     for server in servers:
         port = server.port or (443 if server.scheme == "https" else 80)

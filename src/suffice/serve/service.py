@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel, Field
 
 from suffice.contracts import ChatModel, Encoder, Message, Retriever, StopPolicy
 from suffice.errors import SufficeError, UsageError, unknown_name
@@ -18,7 +19,7 @@ from suffice.live.loop import Loop
 from suffice.live.privacy import Texts
 from suffice.live.requirements import choose_policy
 from suffice.live.watch import Watch
-from suffice.live.watching import LiveSettings, Watching, hash_of
+from suffice.live.watching import Watching, hash_of
 from suffice.policies.policy_file import PolicyFile
 from suffice.retrieval.retrievers import Retrieval
 from suffice.scoring import AnswerChoice
@@ -35,7 +36,7 @@ _RETRY_S = 2.0  # after which a client that was sent away may ask again
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """What every policy answers from; ``retrieval`` is how the retriever finds, ``None``: nobody knows."""
+    """Model and retriever that every policy answers with; ``retrieval`` describes the retriever."""
 
     model: ChatModel
     retriever: Retriever
@@ -46,39 +47,47 @@ class Ground:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Served:
-    """A policy in force; without ``live`` it decides about loops of others alone."""
+    """A policy of the service; without ``live`` it only decides for loops of clients."""
 
     name: str
     file: PolicyFile
     hash: str | None
     live: LiveLoop | None
     watch: Watch
-    follows: Watch | None
+    follows: Watch  # of clients' loops
     notes: tuple[str, ...] = ()
 
     @property
     def max_rounds(self) -> int | None:
-        """The full budget; ``None``: as many rounds as a loop of others runs."""
+        """The full budget; ``None``: unknown, since a client's loop sets it."""
         return self.file.max_rounds if self.live is None else self.live.loop.rounds
 
     def loop(self, question: Question, max_rounds: int | None) -> Loop:
-        """The loop of a question that nobody records; ``None``: under the budget of the policy's file."""
+        """Make the loop of a question that is not recorded; ``None``: the budget of the policy's file."""
         choice = AnswerChoice.parse(self.file.policy.needs.returns)
-        settings = LiveSettings.of(self.file, max_rounds=max_rounds, choice=choice)
-        return Loop(Watching(settings=settings), question)
+        return Loop(Watching.of(self.file, max_rounds=max_rounds, choice=choice), question)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What a request asks for beside an answer; ``None``: as the service has it."""
+class Wanted(BaseModel, populate_by_name=True, frozen=True):
+    """A request's policy and limits, from its headers; ``None``: those of the service."""
 
-    policy: str | None = None
-    max_rounds: int | None = None
-    budget_usd: float | None = None
+    policy: str | None = Field(
+        default=None, alias="x-suffice-policy", description="which policy decides"
+    )
+    max_rounds: int | None = Field(
+        default=None, alias="x-suffice-max-rounds", ge=1, description="at most so many rounds"
+    )
+    budget_usd: float | None = Field(
+        default=None,
+        alias="x-suffice-budget-usd",
+        gt=0,
+        lt=1e9,
+        description="at most so many US dollars",
+    )
 
 
 class Places:
-    """How many questions are answered at once, and how many wait; for one event loop."""
+    """Places for questions answered at once, with a bounded queue; for one event loop."""
 
     def __init__(self, limits: LimitSettings) -> None:
         self._limits = limits
@@ -87,7 +96,7 @@ class Places:
         self.waiting: int = 0
 
     async def enter(self) -> None:
-        """Take a place when there is one; where too many wait, refused (429) with when to ask again."""
+        """Wait for a place; refuse the question (429) where the queue is full."""
         if self._free.locked() and self.waiting >= self._limits.queue:
             said = f"{self.taken} questions are being answered and {self.waiting} wait; ask again later"
             raise too_many(said, "queue_full", _RETRY_S)
@@ -99,13 +108,12 @@ class Places:
         self.taken += 1
 
     def leave(self) -> None:
-        """A question is over."""
         self.taken -= 1
         self._free.release()
 
 
 class Service:
-    """Answers questions under policies, over one model and one retriever, and decides about other loops."""
+    """Answers questions under policies, over one model and one retriever, and decides for other loops."""
 
     def __init__(
         self,
@@ -123,28 +131,24 @@ class Service:
         self.limits: LimitSettings = limits or LimitSettings()
         self.loops: LoopSettings = loops or LoopSettings()
         self.observers: tuple[Observer, ...] = tuple(observers)
-        self.ready: bool = True
-        """Whether questions are taken; set to false while the service ends."""
+        self.ready: bool = True  # false while the service ends
         self.places: Places = Places(self.limits)
-        """In which questions are answered."""
         self._recording: dict[str, Any] = {"record": record, "texts": texts}
         self._explore = explore
         self._watches: list[Watch] = []
-        self._lock = threading.Lock()
         sources: Mapping[str, StopPolicy | str | Path | None] = policies or {DEFAULT_POLICY: None}
-        self.policies: Mapping[str, Served] = {
+        self.policies: Mapping[str, Served] = {  # the default first
             name: self._made(name, source) for name, source in sources.items()
         }
-        """Those in force, the default first."""
 
     @property
     def failing(self) -> bool:
-        """Whether a record could not be written when it was last tried."""
+        """Whether the last write to a record failed."""
         return any(watch.failing for watch in self._watches)
 
     @property
     def lost(self) -> tuple[int, int, str | None]:
-        """Rounds that are not in the record, the questions they are of, and why."""
+        """The number of rounds missing in the record, of their questions, and the reason."""
         counts = [watch.counts for watch in self._watches]
         return (
             sum(one.lost_rounds for one in counts),
@@ -154,7 +158,7 @@ class Service:
 
     # --- policies ----------------------------------------------------------------------------------
     def served(self, name: str | None = None, *, code: str = "policy_not_found") -> Served:
-        """The policy of a name, refused (404) where there is none; without a name the default."""
+        """Return the policy of this name, by default the first; an unknown name is refused (404)."""
         policies = self.policies
         if name in (None, "", PREFIX.rstrip("/")):
             return next(iter(policies.values()))
@@ -169,13 +173,14 @@ class Service:
         try:
             pipeline = None if ground is None else ground.settings.pipeline
             chosen = choose_policy(source, pipeline=pipeline)
-            file = PolicyFile(chosen.policy, chosen.max_rounds)
-            if ground is None:
-                watch = self._following(file)
-            else:
+            if ground is not None:
                 live = LiveLoop.of(chosen, ground.model, ground.settings, notes.append)
                 live = live.with_models(ground.encoder, ground.retrieval, notes.append)
-                file = PolicyFile(live.policy, chosen.max_rounds)
+            policy = chosen.policy if live is None else live.policy
+            file = PolicyFile(policy, chosen.max_rounds)
+            follows = self._following(file)
+            watch = follows
+            if ground is not None and live is not None:
                 watch = self._answering(name, live, ground)
         except SufficeError as error:
             raise UsageError(f"policy {name!r}: {error}") from error
@@ -188,12 +193,12 @@ class Service:
             hash=hash_of(file.policy),
             live=live,
             watch=watch,
-            follows=watch if live is None else None,
+            follows=follows,
             notes=tuple(notes),
         )
 
     def _explored(self, policy: StopPolicy, budget: int | None) -> float:
-        """The share that explores: none where no stop comes before the budget."""
+        """Return the share that explores: 0 where the policy never stops before the budget."""
         return self._explore if budget is None or policy.facts.earliest < budget else 0.0
 
     def _answering(self, name: str, live: LiveLoop, ground: Ground) -> Watch:
@@ -224,17 +229,9 @@ class Service:
         )
 
     def _watch(self, policy: StopPolicy | PolicyFile, **settings: Any) -> Watch:
-        """A watch, among those that are closed with the service."""
         watch = Watch(policy, **self._recording, **settings)
         self._watches.append(watch)
         return watch
-
-    def follow(self, name: str | None) -> tuple[Served, Watch]:
-        """The policy of a name, and what follows loops under it."""
-        served = self.served(name)
-        with self._lock:
-            served.follows = served.follows or self._following(served.file)
-        return served, served.follows
 
     # --- questions ---------------------------------------------------------------------------------
     async def ask(
@@ -247,11 +244,10 @@ class Service:
         streams: bool = False,
         hung_up: Callable[[], Awaitable[object]] | None = None,
     ) -> UnderWay:
-        """Begin to answer a question, when there is a place; whoever asked calls its ``leave()``.
+        """Begin to answer a question when a place is free; the caller calls ``leave()`` at its end.
 
-        ``earlier``: what was said before it, of which the last ``limits.turns`` messages are read.
-        ``streams``: pieces of the answer are told as the model gives them. ``hung_up`` returns when the
-        client did; the question is cut then.
+        ``earlier``: the messages before it, of which the last ``limits.turns`` are read. ``streams``: tell
+        pieces of the answer as the model writes them. ``hung_up`` returns when the client hangs up.
         """
         if not self.ready:
             headers = {"Retry-After": "5"}
@@ -286,11 +282,11 @@ class Service:
             earlier=earlier[max(0, len(earlier) - self.limits.turns) :],
             streams=streams,
         )
-        await under_way.begin(self.places, hung_up)
+        await under_way.begin(hung_up)
         return under_way
 
     def tell(self, ended: QuestionEnded) -> None:
-        """Tell the observers; one that fails is logged and harms nobody."""
+        """Tell the observers; log one that fails."""
         for observer in self.observers:
             try:
                 observer.on(ended)
@@ -298,7 +294,7 @@ class Service:
                 _LOG.exception("an observer failed")
 
     async def drain(self, seconds: float) -> bool:
-        """Take no more questions and wait for those under way; whether all ended in time."""
+        """Take no more questions and wait for those in progress; return whether all ended in time."""
         self.ready = False
         until = time.monotonic() + seconds
         places = self.places
@@ -307,14 +303,13 @@ class Service:
         return not (places.taken or places.waiting)
 
     def close(self) -> None:
-        """Write what is finished; nothing is answered after."""
         self.ready = False
         for watch in self._watches:
             watch.close()
 
 
 def _for_request(live: LiveLoop, wanted: Wanted) -> LiveLoop:
-    """The loop within the limits that one request asks for; what is shared stays as it is."""
+    """Return a copy of the loop with the limits of one request."""
     rounds, usd = wanted.max_rounds, wanted.budget_usd
     if rounds is not None:
         if rounds > live.loop.rounds:

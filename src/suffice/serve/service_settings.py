@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_type_hints
 
 from suffice.errors import DataError, UsageError, unknown_name
 from suffice.options import Option, as_share
@@ -21,7 +21,7 @@ Corpus = Annotated[
 
 
 class _Table:
-    """A table of the file, read by pydantic."""
+    """A table of the settings file; pydantic reads it."""
 
     __slots__ = ()
     __pydantic_config__: ClassVar[Mapping[str, str]] = {"extra": "forbid"}
@@ -29,7 +29,7 @@ class _Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings(_Table):
-    """Which model answers: the table ``[model]``; as the options of ``suffice ask``."""
+    """The model that answers: the table ``[model]``, and options of ``suffice ask``."""
 
     llm: Annotated[
         str,
@@ -58,7 +58,7 @@ class ModelSettings(_Table):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankingSettings(_Table):
-    """What ranks passages, and the models it reads with."""
+    """The retriever and its models."""
 
     retriever: Annotated[str, Option(help="retriever, as in suffice ask", metavar="X")] = "bm25"
     encoder: Annotated[
@@ -82,7 +82,7 @@ class RankingSettings(_Table):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrievalSettings(RankingSettings):
-    """What is searched and how: the table ``[retrieval]``."""
+    """The corpus and its retriever: the table ``[retrieval]``."""
 
     corpus: Corpus = None
     index: Annotated[
@@ -92,7 +92,7 @@ class RetrievalSettings(RankingSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerSettings(_Table):
-    """How a question is answered: the table ``[answers]``; further fields of the loop in ``[loop]``."""
+    """How a question is answered: the table ``[answers]``; ``[answers.loop]`` has the loop's own fields."""
 
     pipeline: Annotated[str | None, Option(help="loop, as in suffice ask", metavar="NAME")] = None
     samples: Annotated[
@@ -120,7 +120,7 @@ class AnswerSettings(_Table):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceSettings(_Table):
-    """What prices tokens."""
+    """Prices of tokens and calls."""
 
     price_model: Annotated[
         str | None, Option(help="model to price tokens by, from genai-prices", metavar="M")
@@ -137,7 +137,7 @@ class PriceSettings(_Table):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetSettings(PriceSettings):
-    """What a question may cost, and prices: the table ``[budgets]``."""
+    """Budgets of a question, and prices: the table ``[budgets]``."""
 
     rounds: Annotated[
         int | None, Option(name="budget_rounds", help="most rounds", metavar="N", at_least=1)
@@ -183,12 +183,12 @@ class RecordSettings(_Table):
 
     def __post_init__(self) -> None:
         if self.folder is not None and isinstance(place := as_place(self.folder), Address):
-            object.__setattr__(self, "folder", str(place))  # which is shown: no password in it
+            object.__setattr__(self, "folder", str(place))  # without its password
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecuritySettings(_Table):
-    """Who may ask and how slowly: the table ``[security]``."""
+    """Who may ask, and limits of connections: the table ``[security]``."""
 
     tokens: Annotated[
         str | None,
@@ -209,7 +209,7 @@ class SecuritySettings(_Table):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationSettings(_Table):
-    """What is told of requests, and how the service ends: the table ``[operation]``."""
+    """The access log, spans and shutdown: the table ``[operation]``."""
 
     log: Annotated[
         bool, Option(name="access-log", help="log each request on standard error, without texts")
@@ -224,7 +224,7 @@ class OperationSettings(_Table):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchSettings(_Table):
-    """How the policies in force are watched over the record: the table ``[watch]``."""
+    """How policies are watched over the record: the table ``[watch]``."""
 
     seconds: float = 60.0
     webhook: str | None = None
@@ -236,7 +236,7 @@ class WatchSettings(_Table):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitSettings(_Table):
-    """How much is taken on: the table ``[limits]``; labels of each token, or address, 0: any number."""
+    """Limits of requests: the table ``[limits]``; ``labels_per_minute`` is for all clients, 0: no limit."""
 
     questions: Annotated[
         int, Option(help="most questions answered at once", metavar="N", at_least=1)
@@ -257,7 +257,7 @@ class LimitSettings(_Table):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopSettings(_Table):
-    """Loops of others that are followed: the table ``[loops]``."""
+    """Limits and mode of clients' loops: the table ``[loops]``."""
 
     mode: Literal["live", "shadow"] = "live"
     under_way: int = 1_000
@@ -268,7 +268,7 @@ class LoopSettings(_Table):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeSettings(_Table):
-    """All of it."""
+    """All settings of the service."""
 
     host: Annotated[str, Option(help="address to listen at", metavar="HOST")] = "127.0.0.1"
     port: Annotated[int, Option(help="port to listen at; 0: any free one", at_least=0)] = 8642
@@ -286,7 +286,7 @@ class ServeSettings(_Table):
 
 
 def load_settings(file: str | Path) -> ServeSettings:
-    """The settings that a TOML file states; what it leaves out is as it is by default."""
+    """Read settings from a TOML file; missing keys keep their defaults."""
     file = Path(file)
     try:
         document = tomllib.loads(file.read_text("utf-8"))
@@ -314,32 +314,31 @@ def load_settings(file: str | Path) -> ServeSettings:
 
 
 def with_given(settings: _Settings, given: Mapping[str, Any]) -> _Settings:
-    """The settings with those options that were given on the command line, by their names there."""
+    """Replace the settings that the command line gives, by the options' names."""
     changed: dict[str, Any] = {}
-    hints = get_type_hints(type(settings), include_extras=True)
-    for own in fields(settings):  # type: ignore[arg-type]
-        option = _option(hints[own.name])
-        value = getattr(settings, own.name)
-        if is_dataclass(value) and not isinstance(value, type):
-            changed[own.name] = with_given(value, given)
-        elif option is not None:
-            told = given.get((option.name or own.name).replace("-", "_"))
-            changed[own.name] = value if told is None else told
+    for name, value, option in _options(settings):
+        if option is None:
+            changed[name] = with_given(value, given)
+        else:
+            told = given.get((option.name or name).replace("-", "_"))
+            changed[name] = value if told is None else told
     return replace(settings, **changed)  # type: ignore[type-var]
 
 
-def _option(annotation: Any) -> Option | None:
-    extras = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
-    return next((extra for extra in extras if isinstance(extra, Option)), None)
-
-
 def _check_least(settings: Any, file: str, table: str = "") -> None:
+    for name, value, option in _options(settings):
+        if option is None:
+            _check_least(value, file, f"{name}.")
+        elif option.at_least is not None and value is not None and value < option.at_least:
+            said = f"{table}{name} must be at least {option.at_least}, found {value}"
+            raise DataError(said, file=file)
+
+
+def _options(settings: Any) -> Iterator[tuple[str, Any, Option | None]]:
+    """Yield name, value and option of every field with an option, and every table with ``None``."""
     hints = get_type_hints(type(settings), include_extras=True)
     for own in fields(settings):
-        value, option = getattr(settings, own.name), _option(hints[own.name])
-        if is_dataclass(value):
-            _check_least(value, file, f"{own.name}.")
-            continue
-        least = None if option is None else option.at_least
-        if least is not None and value is not None and value < least:
-            raise DataError(f"{table}{own.name} must be at least {least}, found {value}", file=file)
+        value, extras = getattr(settings, own.name), get_args(hints[own.name])[1:]
+        option = next((extra for extra in extras if isinstance(extra, Option)), None)
+        if option is not None or is_dataclass(value):
+            yield own.name, value, option

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -17,10 +17,10 @@ from suffice.live.answering import Answered, LiveLoop, Tokens
 from suffice.live.loop import Loop
 from suffice.loops.calls import ComingAnswer
 from suffice.serve.guard import Refusal, refusal_of
-from suffice.trace.rounds.records import Passage, Round, StoppedBy
+from suffice.trace.rounds.records import STOPPED_BY, Passage, Round, StoppedBy
 
 if TYPE_CHECKING:
-    from suffice.serve.service import Places, Served, Service
+    from suffice.serve.service import Served, Service
 
 
 Endpoint = Literal["chat", "responses", "decisions", "loops"]
@@ -28,7 +28,7 @@ Endpoint = Literal["chat", "responses", "decisions", "loops"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundEnded:
-    """A round was decided about; ``took_s`` seconds since the one before, ``at`` in nanoseconds."""
+    """A round and its decision, ``took_s`` seconds after the one before, ``at`` in nanoseconds."""
 
     number: int
     round: Round = field(repr=False)
@@ -39,7 +39,7 @@ class RoundEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionEnded:
-    """A question is over: where it came in, what ran, and what ended it ``at`` some nanosecond."""
+    """An ended question: its endpoint, policy, rounds and end, ``at`` in nanoseconds."""
 
     trace_id: str
     endpoint: Endpoint
@@ -58,18 +58,26 @@ class QuestionEnded:
 
     @property
     def error(self) -> str:
-        """What failed; empty: nothing did."""
+        """The failure; empty: there is none."""
         return self.reason if self.stopped_by in ("error", "gone", "refused") else ""
+
+    @property
+    def recorded_as(self) -> StoppedBy | None:
+        """The end as a record states it; ``None``: the question goes on."""
+        return _RECORDED.get(self.stopped_by)
 
 
 class Observer(Protocol):
-    """Is told of every question that ended, from any thread; must be quick and not fail."""
+    """Hears of every ended question, from any thread; must be quick and not fail."""
 
-    def on(self, ended: QuestionEnded) -> None:
-        """Take it in."""
-        ...
+    def on(self, ended: QuestionEnded) -> None: ...
 
 
+_RECORDED: Mapping[str, StoppedBy] = {
+    **{known: known for known in STOPPED_BY},
+    "gone": "user",
+    "refused": "error",
+}
 HUNG_UP = 499
 _HUNG_UP = "the client hung up"
 _QUIET_S = 10.0  # between signs of life
@@ -78,36 +86,22 @@ _LOG = logging.getLogger("suffice.serve")
 
 @dataclass(frozen=True, slots=True)
 class Searching:
-    """A query was sent to the retriever."""
-
     query: str
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A further piece of the answer."""
-
     piece: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """The question is answered."""
-
-    answered: Answered
-    tokens: Tokens
-
-
-Told = Searching | RoundEnded | Text | Done | None
-"""``None``: nothing happened for a while."""
+Told = Searching | RoundEnded | Text | Answered | None  # None: nothing happened for a while
 
 
 @dataclass(kw_only=True, eq=False)
 class UnderWay:
-    """A question that is answered in a thread of its own under a policy; told of on the event loop.
+    """A question in progress: a thread of its own answers it, the event loop hears of its steps.
 
-    ``async for told in under_way`` gives what happens, :class:`Done` last; :meth:`leave` ends it. Of what was
-    said ``earlier`` it is understood; ``streams`` tells pieces of the answer as the model gives them.
+    ``async for told in under_way`` gives the steps, the answer last; :meth:`leave` ends it.
     """
 
     service: Service
@@ -135,13 +129,13 @@ class UnderWay:
 
     @property
     def question(self) -> str:
-        """As it is searched and answered, which is not as it was asked where more was said before."""
+        """The question that is searched, rewritten where messages came before it."""
         return self.watched.question
 
     # --- on the event loop -----------------------------------------------------------------------
-    async def begin(self, places: Places, hung_up: Callable[[], Awaitable[object]] | None) -> None:
-        """Wait for a place and begin; refused where there is none (429, 499, 504)."""
-        self._places = places
+    async def begin(self, hung_up: Callable[[], Awaitable[object]] | None) -> None:
+        """Wait for a place and begin; refuse the question where there is none (429, 499, 504)."""
+        places = self.service.places
         self._entering = entering = asyncio.create_task(places.enter())
         if hung_up is not None:
             self._watching = asyncio.create_task(self._leave_when(hung_up))
@@ -168,7 +162,7 @@ class UnderWay:
         self._put(Refusal(HUNG_UP, _HUNG_UP))
 
     def leave(self, why: str = _HUNG_UP) -> None:
-        """Nobody waits for the answer any more; what is under way is cut. Does nothing after the end."""
+        """Cut the work, since nobody waits for it; does nothing after the end."""
         if self._watching is not None:
             self._watching.cancel()
             self._watching = None
@@ -191,17 +185,17 @@ class UnderWay:
                 too_late = self._too_late()
                 self.leave(str(too_late))
                 raise too_late from None
-            self._ended = isinstance(told, Done | Refusal)
+            self._ended = isinstance(told, Answered | Refusal)
             if isinstance(told, Refusal):
                 raise told
             yield told
 
-    async def done(self) -> Done:
-        """The answer; where there is none, refused."""
+    async def done(self) -> Answered:
+        """Wait for the answer; raise a refusal where there is none."""
         ended: Told = None
         async for told in self:  # to its end, so that nothing is left to be closed
             ended = told
-        if not isinstance(ended, Done):
+        if not isinstance(ended, Answered):
             raise InternalError("a question ended without an end")
         return ended
 
@@ -219,29 +213,27 @@ class UnderWay:
             self._here.call_soon_threadsafe(self._told.put_nowait, told)
 
     def _run(self) -> None:
-        """Answer it; whatever happens, the place is free again, and then whoever waits is told."""
-        told: Done | Refusal = refusal_of(InternalError())
+        """Answer the question; in every case free the place, then tell whoever waits."""
+        told: Answered | Refusal = refusal_of(InternalError())
         try:
             told = self._answer()
         except Cut:
             self._end(None, "gone", self._why)
-            self.watched.concluded(None, "user", self._why)
             told = Refusal(HUNG_UP, self._why)
         except Exception as error:  # noqa: BLE001
             if not isinstance(error, SufficeError) or isinstance(error, InternalError):
                 _LOG.exception("question %s failed", self.trace_id)
             self._end(None, "error" if self.watched.rounds else "refused", str(error))
-            self.watched.concluded(None, "error", str(error))
             told = refusal_of(error)
         finally:
             try:
                 self.watched.end()
             finally:
                 with suppress(RuntimeError):  # the event loop is over
-                    self._here.call_soon_threadsafe(self._places.leave)
+                    self._here.call_soon_threadsafe(self.service.places.leave)
                 self._put(told)
 
-    def _answer(self) -> Done | Refusal:
+    def _answer(self) -> Answered | Refusal:
         watched, live = self.watched, self.live
         watched.begin()
         with may_be_cut():
@@ -254,10 +246,6 @@ class UnderWay:
                 earlier=self.earlier,
                 tell=self._hear if self.streams else None,
             )
-        last = answered.rounds[-1]
-        whole = len(answered.rounds) == len(watched.rounds)
-        watched.concluded(last if whole else None, answered.stopped_by, answered.reason)
-        tokens = Tokens.of(answered.rounds)
         self._end(answered, answered.stopped_by, answered.reason)
         with suppress(SufficeWarning):  # a record that fails costs no answer, even under -W error
             watched.end()  # what is told whole is in the record, whatever happens then
@@ -271,10 +259,10 @@ class UnderWay:
             )
         if self.streams and answered.answer != told:
             self._put(Text(answered.answer.removeprefix(told)))
-        return Done(answered=answered, tokens=tokens)
+        return answered
 
     def retrieve(self, query: str, k: int) -> Sequence[Passage]:
-        """As the retriever does; what it is asked is told."""
+        """Pass a query to the retriever, and tell of it."""
         self._put(Searching(query))
         return self.retriever.retrieve(query, k)
 
@@ -293,7 +281,8 @@ class UnderWay:
             self._put(ended)
 
     def _end(self, answered: Answered | None, stopped_by: Any, reason: str) -> None:
-        rounds = self.watched.rounds if answered is None else answered.rounds
+        observed = self.watched.rounds
+        rounds = observed if answered is None else answered.rounds
         ended = QuestionEnded(
             trace_id=self.trace_id,
             endpoint=self.endpoint,
@@ -310,3 +299,5 @@ class UnderWay:
             usd=None if answered is None else answered.usd,
         )
         self.service.tell(ended)
+        last = rounds[-1] if answered is not None and len(rounds) == len(observed) else None
+        self.watched.concluded(last, _RECORDED[stopped_by], reason)

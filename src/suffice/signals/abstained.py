@@ -76,7 +76,7 @@ Case, punctuation and articles do not count. Leave out ``none`` where it is a re
 
 @dataclass(frozen=True, slots=True)
 class Abstentions:
-    """Phrases ready to be compared, in the form of answers.
+    """Hold abstention phrases in the normal form of answers, ready to compare.
 
     ``beginnings`` stand by their first word and ``ends`` by their last.
     """
@@ -87,7 +87,7 @@ class Abstentions:
     ends: Mapping[str, tuple[str, ...]] = field(compare=False, repr=False)
 
     def holds(self, form: str, answer: str) -> bool:
-        """Whether an answer, given in its form too, is empty or says that it is not known."""
+        """Say whether an answer, with its normal form, is empty or abstains."""
         if form == "" or form in self.whole:
             return True
         beginnings = self.beginnings.get(form.partition(" ")[0])
@@ -102,7 +102,7 @@ class Abstentions:
 
 @lru_cache(maxsize=64)
 def ready(phrases: tuple[str, ...]) -> Abstentions:
-    """The phrases, compiled; kept."""
+    """Return the phrases in the form in which answers are compared."""
     whole: list[str] = []
     beginnings: dict[str, tuple[str, ...]] = {}
     ends: dict[str, tuple[str, ...]] = {}
@@ -132,19 +132,19 @@ _USUAL = ready(ABSTENTION_PHRASES)
 
 
 def abstained(rounds: RoundColumns, phrases: Abstentions) -> NDArray[np.float64]:
-    """1.0 where the answer is empty or says, by these phrases, that it is not known; else 0.0."""
+    """Return 1.0 where the answer is empty or matches an abstention phrase, else 0.0; low is good."""
     answers = rounds.texts("answer")
     return answers.through(abstaining(answers.distinct, phrases).astype(np.float64), np.nan)
 
 
 def abstaining(texts: pa.Array, phrases: Abstentions) -> NDArray[np.bool_]:
-    """Which texts abstain, (n,)."""
+    """Say which texts abstain, (n,)."""
     forms = answer_forms(texts).to_pylist()
     return np.fromiter(map(phrases.holds, forms, texts.to_pylist()), np.bool_, len(texts))
 
 
 def abstained_signal(phrases: Iterable[str]) -> SignalSpec:
-    """``abstained`` with other phrases than the usual ones, written as those are."""
+    """Return the signal ``abstained`` with these phrases instead of the usual ones."""
     own = ready(tuple(phrases))
     return replace(ABSTAINED, columns=WithSettings(abstained, (own,)), own_settings=True)
 
@@ -160,7 +160,7 @@ ABSTAINED = share(
 
 # --- phrases of one's own ------------------------------------------------------------------------
 def read_phrases(path: str | Path) -> tuple[str, ...]:
-    """The phrases of a text file, one a line; blank lines and those that begin with ``#`` are none."""
+    """Read phrases from a text file, one per line; skip blank lines and lines that begin with ``#``."""
     try:
         lines = plain_file(Path(path)).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -178,6 +178,6 @@ def read_phrases(path: str | Path) -> tuple[str, ...]:
 
 
 def stated_phrases(run: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """The phrases that a record's run document states; ``None``: the usual ones."""
+    """Return the phrases that a record's run document states; ``None`` means the usual ones."""
     stated = run.get(STATED)
     return None if stated is None else tuple(map(str, stated))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import re
 import string
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -26,39 +25,42 @@ MAX_COMPARED = 1_000  # letters of an answer that are compared letter by letter
 
 
 def published_normalizer(text: str) -> str:
-    """The published code's normaliser: articles go before punctuation, so "A-ha" becomes "ha"."""
+    """Normalize as the published code: remove articles before punctuation ("A-ha" becomes "ha")."""
     text = _ARTICLES.sub(" ", text.lower())
     return " ".join(text.translate(_DELETE_PUNCTUATION).split())
 
 
 def as_published(texts: pa.Array) -> pa.Array:
-    """:func:`published_normalizer` of every text, for :meth:`Texts.mapped`."""
+    """Apply :func:`published_normalizer` to every text, for :meth:`Texts.mapped`."""
     return without_articles(texts, published_normalizer, articles_first=True)
 
 
 def forms(rounds: RoundColumns) -> Texts:
-    """The answers in the form by which they are compared."""
+    """Return the answers in the normal form by which they are compared."""
     return rounds.texts("answer").mapped(answer_forms)
 
 
 def published_forms(rounds: RoundColumns) -> Texts:
-    """The answers as the published code normalises them."""
+    """Return the answers as the published code normalizes them."""
     return rounds.texts("answer").mapped(as_published)
 
 
 # --- equal answers -----------------------------------------------------------------------------------
 def answer_stable(rounds: RoundColumns) -> Array:
-    """1.0 where the normalised answer equals the previous round's, else 0.0 (paper 0, Eq. 1; corrected)."""
+    """Return 1.0 where the answer equals the previous one, else 0.0 (paper 0, Eq. 1; corrected).
+
+    NaN in round 1 and where the round added no new passage, because the answer repeats trivially there.
+    """
     return np.where(rounds.once(added_nothing), np.nan, answer_repeats(rounds))
 
 
 def answer_repeats(rounds: RoundColumns) -> Array:
-    """1.0 where the normalised answer equals the previous round's, whatever the round read, else 0.0."""
+    """Return 1.0 where the answer equals the previous one, else 0.0, with or without new passages."""
     return _equal_to_previous(rounds, rounds.once(forms))
 
 
 def answer_stable_published(rounds: RoundColumns) -> Array:
-    """Stability as the published code computes it (paper 0; published)."""
+    """Return answer stability as the published code computes it, 0.0 or 1.0 (paper 0; published)."""
     return _equal_to_previous(rounds, rounds.once(published_forms))
 
 
@@ -94,40 +96,28 @@ def _votes(rounds: RoundColumns) -> tuple[Array, NDArray[np.bool_]]:
 
 # --- similar answers ---------------------------------------------------------------------------------
 def answer_similarity_f1(rounds: RoundColumns) -> Array:
-    """Plain token F1 of the normalised answers of this round and the previous one, in [0, 1]."""
-    pairs, answers = rounds.once(_pairs), rounds.once(forms)
-    return pairs.of_rows(f1_of_pairs(answers.distinct, pairs.current, pairs.previous))
+    """Return the token F1 of this answer and the previous one, in [0, 1]; high: they agree."""
+    previous, current, pair = rounds.once(_pairs)
+    scores = f1_of_pairs(rounds.once(forms).distinct, current, previous)
+    return np.append(scores, np.nan)[pair]
 
 
 def answer_similarity_seq(rounds: RoundColumns) -> Array:
-    """Ratio of matching characters (difflib's) of the normalised answers, previous first, in [0, 1]."""
-    pairs, answers = rounds.once(_pairs), rounds.once(forms)
+    """Return the share of matching characters of both answers, in [0, 1]; high: they agree."""
+    previous, current, pair = rounds.once(_pairs)
+    answers = rounds.once(forms)
     empty = answers.code_of("")
-    same, some = pairs.current == pairs.previous, pairs.current != empty
-    ratios = np.where(same & some, 1.0, 0.0)
-    rows = np.flatnonzero(~same & some & (pairs.previous != empty))
+    ratios = np.where((current == previous) & (current != empty), 1.0, 0.0)
+    rows = np.flatnonzero((current != previous) & (current != empty) & (previous != empty))
     texts = [
-        answers.distinct.take(pa.array(codes[rows])).to_pylist()
-        for codes in (pairs.previous, pairs.current)
+        answers.distinct.take(pa.array(codes[rows])).to_pylist() for codes in (previous, current)
     ]
     ratios[rows] = list(map(matching_characters, *texts))
-    return pairs.of_rows(ratios)
+    return np.append(ratios, np.nan)[pair]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Pairs:
-    """The different pairs of an answer's form and the previous one's that similarity is measured of."""
-
-    previous: Codes
-    current: Codes
-    of_row: Codes
-
-    def of_rows(self, values: Array) -> Array:
-        """What is known of pairs, of every row; NaN where it has none."""
-        return np.append(values, np.nan)[self.of_row]
-
-
-def _pairs(rounds: RoundColumns) -> _Pairs:
+def _pairs(rounds: RoundColumns) -> tuple[Codes, Codes, Codes]:
+    """Return the distinct pairs of previous and current answer, and the pair of every row."""
     current = rounds.once(forms).codes
     previous = rounds.before(current, NONE)
     defined = (previous != NONE) & (current != NONE) & ~rounds.once(added_nothing)
@@ -136,13 +126,13 @@ def _pairs(rounds: RoundColumns) -> _Pairs:
     pair, places = by_appearance(keys)
     of_row = np.full(rounds.n_rows, NONE)
     of_row[rows] = pair
-    return _Pairs(previous[rows][places], current[rows][places], of_row)
+    return previous[rows][places], current[rows][places], of_row
 
 
 def matching_characters(one: str, other: str) -> float:
-    """Their ratio as ``difflib`` defines it, to which their order matters, in [0, 1].
+    """Return ``difflib``'s ratio of two texts, in [0, 1]; it depends on their order.
 
-    Of either text the first 1,000 letters are read: the time may grow with the cube of the length.
+    It reads the first 1,000 letters of each text, because the time may grow with the cube of the length.
     """
     texts = one[:MAX_COMPARED], other[:MAX_COMPARED]
     return difflib.SequenceMatcher(None, *texts, autojunk=False).ratio()
@@ -150,7 +140,7 @@ def matching_characters(one: str, other: str) -> float:
 
 # --- declared ----------------------------------------------------------------------------------------
 def no_new_passage(current: Round, earlier: tuple[Round, ...]) -> bool:
-    """Whether passages were recorded and none of them is new by id."""
+    """Say whether the round recorded passages and none of them is new by id."""
     if current.passages is None:
         return False
     seen = {passage.id for round_ in earlier for passage in round_.passages or ()}
@@ -174,14 +164,6 @@ ANSWER_STABLE = share(
     undefined=(_NO_EARLIER, _NOTHING_NEW),
     binary=True,
 )
-ANSWER_REPEATS = share(
-    name="answer_repeats",
-    summary="1 if the answer equals the previous one, even without new passages",
-    columns=answer_repeats,
-    undefined=(_NO_EARLIER,),
-    binary=True,
-    variant_of="answer_stable",
-)
 ANSWER_STABLE_PUBLISHED = share(
     name="answer_stable_published",
     summary="1 if the answer equals the previous one, by the published code's comparison",
@@ -190,8 +172,14 @@ ANSWER_STABLE_PUBLISHED = share(
     binary=True,
     variant_of="answer_stable",
 )
-
-
+ANSWER_REPEATS = share(
+    name="answer_repeats",
+    summary="1 if the answer equals the previous one, even without new passages",
+    columns=answer_repeats,
+    undefined=(_NO_EARLIER,),
+    binary=True,
+    variant_of="answer_stable",
+)
 _EMPTY = Absence("the answer is empty", lambda view: not view.current.answer_text.strip())
 VOTE_SHARE = share(
     name="vote_share",
@@ -207,11 +195,9 @@ BACKTRACKING = SignalSpec(
     columns=backtracking,
     undefined=(_EMPTY,),
 )
-ANSWER_SIMILARITY_F1 = SignalSpec(
+ANSWER_SIMILARITY_F1 = share(
     name="answer_similarity_f1",
     summary="similarity of the answer and the previous one, word by word",
-    low=0.0,
-    high=1.0,
     columns=answer_similarity_f1,
     undefined=(_NO_EARLIER, _NOTHING_NEW),
 )

@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from suffice.contracts import Absence
 from suffice.errors import UsageError, unknown_name
@@ -17,7 +16,7 @@ from suffice.stats import series
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Derivation:
-    """A way to make a signal of another: its meaning, and the same for all questions at once."""
+    """Describe a way to derive a signal from another one, for all questions at once."""
 
     summary: str
     compute: Callable[..., series.Values]
@@ -27,52 +26,50 @@ class Derivation:
     direction: Direction = "high"
 
 
-DERIVATIONS: Mapping[str, Derivation] = MappingProxyType(
-    {
-        "since_highest": Derivation(
-            summary="rounds since the first round with the highest value so far",
-            compute=series.since_highest,
-        ),
-        "since_lowest": Derivation(
-            summary="rounds since the first round with the lowest value so far",
-            compute=series.since_lowest,
-        ),
-        "rounds_with": Derivation(
-            summary="consecutive rounds with a value other than 0", compute=series.rounds_with
-        ),
-        "rounds_without": Derivation(
-            summary="consecutive rounds with the value 0", compute=series.rounds_without
-        ),
-        "change": Derivation(
-            summary="the value minus the previous round's",
-            compute=series.change,
-            low=-math.inf,
-            direction="low",
-        ),
-        "mean_of": Derivation(
-            summary="mean of the value over the last N rounds, as mean_of(NAME, N)",
-            compute=series.mean_of,
-            windowed=True,
-            low=-math.inf,
-        ),
-        "gain": Derivation(
-            summary="factor by which a round changes an error, smoothed; below 1 it falls (LoopGain)",
-            compute=series.gain,
-        ),
-        "stalling": Derivation(
-            summary="consecutive rounds in which an error does not converge, diverge or oscillate (LoopGain)",
-            compute=series.stalling,
-        ),
-        "oscillating": Derivation(
-            summary="1 if an error oscillates around one level (LoopGain)",
-            compute=series.oscillating,
-            high=1.0,
-        ),
-        "diverging": Derivation(
-            summary="1 if an error rises (LoopGain)", compute=series.diverging, high=1.0
-        ),
-    }
-)
+DERIVATIONS: Mapping[str, Derivation] = {
+    "since_highest": Derivation(
+        summary="rounds since the first round with the highest value so far",
+        compute=series.since_highest,
+    ),
+    "since_lowest": Derivation(
+        summary="rounds since the first round with the lowest value so far",
+        compute=series.since_lowest,
+    ),
+    "rounds_with": Derivation(
+        summary="consecutive rounds with a value other than 0", compute=series.rounds_with
+    ),
+    "rounds_without": Derivation(
+        summary="consecutive rounds with the value 0", compute=series.rounds_without
+    ),
+    "change": Derivation(
+        summary="the value minus the previous round's",
+        compute=series.change,
+        low=-math.inf,
+        direction="low",
+    ),
+    "mean_of": Derivation(
+        summary="mean of the value over the last N rounds, as mean_of(NAME, N)",
+        compute=series.mean_of,
+        windowed=True,
+        low=-math.inf,
+    ),
+    "gain": Derivation(
+        summary="factor by which a round changes an error, smoothed; below 1 it falls (LoopGain)",
+        compute=series.gain,
+    ),
+    "stalling": Derivation(
+        summary="consecutive rounds in which an error does not converge, diverge or oscillate (LoopGain)",
+        compute=series.stalling,
+    ),
+    "oscillating": Derivation(
+        summary="1 if an error oscillates around one level (LoopGain)",
+        compute=series.oscillating,
+        high=1.0,
+    ),
+    "diverging": Derivation(
+        summary="1 if an error rises (LoopGain)", compute=series.diverging, high=1.0
+    ),
+}
 """By the word that stands before the brackets."""
 
 _FORM = re.compile(
@@ -83,7 +80,7 @@ _FORM = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class DerivedName:
-    """What a derived signal's name says: of ``top`` less the signal, over a ``window`` of rounds."""
+    """Hold the parts of a derived signal's name; ``top`` is the number that the signal is subtracted from."""
 
     how: str
     of: str
@@ -92,7 +89,7 @@ class DerivedName:
 
     @classmethod
     def parse(cls, text: str) -> DerivedName | None:
-        """From a name with brackets; ``None``: it has none."""
+        """Parse a name with brackets; return ``None`` for a name without."""
         if "(" not in text:
             return None
         match = _FORM.fullmatch(text)
@@ -125,14 +122,14 @@ class DerivedName:
         return f"{self.how}({less}{self.of}{window})"
 
     def apply(self, values: series.Values) -> series.Values:
-        """The derived values of the signal's, (n_questions, n_rounds) each."""
+        """Return the derived values of a signal's values, (n_questions, n_rounds) each."""
         series_of = values if self.top is None else self.top - values
         window = () if self.window is None else (self.window,)
         return DERIVATIONS[self.how].compute(series_of, *window)
 
 
 def _derived(rounds: RoundColumns, name: DerivedName, made_of: SignalSpec | None) -> series.Values:
-    """Any of :data:`DERIVATIONS`, also of a signal whose meaning a policy changed, (n_rows,)."""
+    """Compute a derived signal, (n_rows,), also of a signal with a policy's own settings."""
     from suffice.signals.signal_table import (  # which resolves names, these too
         declared,
         signal_columns,
@@ -149,7 +146,7 @@ _FIRST = Absence("there is no earlier round", lambda view: view.previous is None
 def derived_signal(
     name: DerivedName, also: Iterable[str] = (), *, made_of: SignalSpec | None = None
 ) -> SignalSpec:
-    """The declaration; it needs and charges what the signal it is made of does."""
+    """Declare a derived signal; it needs and charges the same as the signal it is made of."""
     of = resolve(name.of, also=also) if made_of is None else made_of
     how = DERIVATIONS[name.how]
     earlier = f"an earlier round has no {of.name}, or one that is no error"
@@ -174,7 +171,7 @@ def derived_signal(
 
 
 def with_meaning(spec: SignalSpec, own: SignalSpec) -> SignalSpec:
-    """``own`` where the signal is called so; where it is made of that one, made of ``own``."""
+    """Replace a signal, or the signal it is derived from, by ``own`` if it has that name."""
     if spec.name == own.name:
         return own
     name = None if spec.of is None or spec.of.name != own.name else DerivedName.parse(spec.name)

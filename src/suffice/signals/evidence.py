@@ -45,11 +45,10 @@ _UNSEEN = re.compile(
 
 
 def one_line(text: str) -> str:
-    """A foreign text as prompts show it: on one line, so that it cannot imitate a prompt's own lines.
+    """Put a foreign text on one line, so that it cannot imitate a prompt's own lines.
 
-    White space is squeezed, what is beyond 4,000 letters cut, and letters that nobody sees are left out.
-    Servers read the marks of a chat template wherever they stand in a prompt, so that a text could end
-    the turn it stands in: a blank takes them apart.
+    It squeezes white space, cuts after 4,000 letters and removes invisible letters. It breaks the marks of
+    chat templates by a blank. Servers read them anywhere in a prompt and would end the turn.
     """
     line = " ".join(text[:_MAX_CHARACTERS].split())
     if not line.isprintable():
@@ -58,25 +57,25 @@ def one_line(text: str) -> str:
 
 
 def _apart(line: str) -> str:
-    """With a blank in the marks of chat templates."""
+    """Add a blank inside the marks of chat templates."""
     if "<" not in line and "[" not in line:
         return line
     return _TEMPLATE_MARK.sub(lambda match: f"{match[0]} ", line)
 
 
 def passage_line(title: str, text: str) -> str:
-    """``[title] text``, both as :func:`one_line` has them."""
+    """Return ``[title] text``, both through :func:`one_line`."""
     return _apart(f"[{one_line(title)}] {one_line(text)}")
 
 
 def evidence_text(passages: Iterable[Passage]) -> str:
-    """The evidence as prompts show it: one line a passage, so that more passages only lengthen it."""
+    """Write the evidence for prompts, one passage per line; more passages only lengthen it."""
     lines = [passage_line(passage.title, passage.text or "") for passage in passages]
     return "\n".join(["Evidence:", *(lines or ["(no passage)"])])
 
 
 def seen_passages(rounds: Iterable[Round]) -> dict[str, Passage] | None:
-    """Passages of the rounds by id, first occurrence first; ``None`` when a round recorded none."""
+    """Return the passages of the rounds by id, first occurrence first; ``None`` if a round recorded none."""
     seen: dict[str, Passage] = {}
     for round_ in rounds:
         if round_.passages is None:
@@ -100,7 +99,7 @@ NO_ANSWER = Absence("the answer is empty", lambda view: not view.current.answer_
 
 
 def seen_texts(rounds: Iterable[Round]) -> list[str] | None:
-    """Title and text of the passages seen, in order; ``None`` when a passage's text is not known."""
+    """Return title and text of the passages seen, in order; ``None`` if a text is unknown."""
     seen = seen_passages(rounds)
     if seen is None or not all(passage.text for passage in seen.values()):
         return None
@@ -115,7 +114,7 @@ NOT_EXTRACTIVE = frozenset({"", "yes", "no"})  # normalised answers that are not
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Read:
-    """The texts of all listed passages in order, each of some row, (n_listings,)."""
+    """Hold the texts of all listed passages in order, (n_listings,), with their rows."""
 
     rows: Integers
     texts: Texts
@@ -134,7 +133,10 @@ def _read(rounds: RoundColumns) -> _Read:
 
 
 def answer_in_evidence(rounds: RoundColumns) -> Array:
-    """1.0 where the answer's words stand, in order, in a passage of rounds 1..t (paper 0; corrected)."""
+    """Return 1.0 where a passage of rounds 1..t contains the answer's words in order, else 0.0.
+
+    Paper 0; corrected. NaN for the answers yes, no and empty, and if it is not found but a text is unknown.
+    """
     answers = rounds.texts("answer").mapped(normal_forms)
     extractive = pc.invert(pc.is_in(answers.distinct, pa.array(sorted(NOT_EXTRACTIVE))))
     wanted = answers.through(extractive.to_numpy(zero_copy_only=False), False)
@@ -147,17 +149,14 @@ def answer_in_evidence(rounds: RoundColumns) -> Array:
 
 
 def answer_in_evidence_published(rounds: RoundColumns) -> Array:
-    """Answer in evidence as the published code computes it (paper 0; published)."""
+    """Return answer in evidence as the published code computes it, 0.0 or 1.0 (paper 0; published)."""
     answers = rounds.once(published_forms)
     wanted = (answers.codes != NONE) & (answers.codes != answers.code_of(""))
-    passages = rounds.once(_read).texts.mapped(_joined_as_published)
+    said = rounds.once(_read).texts.mapped(as_published)
+    passages = said.mapped(
+        lambda forms: pc.if_else(pc.equal(forms, ""), "", _around(forms, "", " "))
+    )
     return _found(rounds, answers, wanted, passages)
-
-
-def _joined_as_published(texts: pa.Array) -> pa.Array:
-    """A blank behind each form that is not empty."""
-    forms = as_published(texts)
-    return pc.if_else(pc.equal(forms, ""), "", _around(forms, "", " "))
 
 
 def _around(texts: pa.Array, before: str, behind: str) -> pa.Array:
@@ -167,7 +166,7 @@ def _around(texts: pa.Array, before: str, behind: str) -> pa.Array:
 def _found(
     rounds: RoundColumns, answers: Texts, wanted: NDArray[np.bool_], passages: Texts
 ) -> Array:
-    """1 where a wanted answer stands in the passages up to its round; else 0, NaN where some are unknown."""
+    """Return 1 where the passages so far contain a wanted answer, else 0; NaN where texts are unknown."""
     read = rounds.once(_read)
     values = np.where(read.unknown, np.nan, 0.0)
     rows = np.flatnonzero(wanted)
@@ -179,7 +178,7 @@ def _found(
 
 
 def _first_rows(rounds: RoundColumns, asked: Integers, answers: Texts, passages: Texts) -> Integers:
-    """Where its question's passages first hold each answer that is ``asked`` for in some row, (n_asked,)."""
+    """Return the row whose passages first contain each answer of the rows ``asked``, (n_asked,)."""
     read, spelt = rounds.once(_read), passages.distinct.to_pylist()
     of_question = np.searchsorted(
         rounds.question[read.rows], np.arange(rounds.traces.n_questions + 1)
@@ -199,52 +198,26 @@ def _first_rows(rounds: RoundColumns, asked: Integers, answers: Texts, passages:
     return first_rows
 
 
-_UNREAD = Absence(
-    "the answer is not found, and a passage was recorded without its text or a round without its passages",
-    lambda _: True,
-)
-ANSWER_IN_EVIDENCE = share(
-    name="answer_in_evidence",
-    summary="1 if a passage contains the answer's words in order",
-    needs=("passages",),
-    columns=answer_in_evidence,
-    undefined=(
-        Absence(
-            "the answer is yes, no or empty, or the letter A",
-            lambda view: normalize_answer(view.current.answer_text) in NOT_EXTRACTIVE,
-        ),
-        _UNREAD,
-    ),
-    binary=True,
-)
-ANSWER_IN_EVIDENCE_PUBLISHED = share(
-    name="answer_in_evidence_published",
-    summary="1 if the passages contain the answer letter by letter, as published",
-    needs=("passages",),
-    columns=answer_in_evidence_published,
-    undefined=(_UNREAD,),
-    binary=True,
-    variant_of="answer_in_evidence",
-)
-
-
 _SEPARATORS = r"[^\pL\pN_ ]+"
 _AT_ONCE = 4_000  # passages, and those of the last question among them
 _LOW_BITS = 28  # of a weight that are summed apart, since 64 bits do not hold the whole
 
 
 def overlap(rounds: RoundColumns) -> Array:
-    """Token-set Jaccard of the round's new passages and all earlier ones (paper 0; published)."""
+    """Return the token Jaccard of new and earlier passages, in [0, 1]; high: repetition (paper 0; published).
+
+    NaN without earlier or new passages, or if a text is unknown.
+    """
     return rounds.once(_overlaps)[0]
 
 
 def overlap_idf(rounds: RoundColumns) -> Array:
-    """The same with each token weighing ln((N + 1) / (df + 1)) + 1 over the N passages seen so far."""
+    """Return :func:`overlap` with each token weighted by ln((N + 1) / (df + 1)) + 1, N passages so far."""
     return rounds.once(_overlaps)[1]
 
 
 def _overlaps(rounds: RoundColumns) -> tuple[Array, Array]:
-    """Both, plain and weighted."""
+    """Return both overlaps, plain and weighted."""
     listed = rounds.once(listings)
     rows, total = listed.rows, np.cumsum(listed.new)
     seen = total - (total - listed.new)[rounds.first_row]
@@ -273,7 +246,7 @@ def _overlaps(rounds: RoundColumns) -> tuple[Array, Array]:
 
 
 def _words(texts: pa.Array) -> pa.ListArray:
-    """What :func:`suffice.trace.rounds.tokens.tokenize` finds in each text, and empty words."""
+    """Split texts into the words of :func:`suffice.trace.rounds.tokens.tokenize`, and empty words."""
     spelt = pc.replace_substring_regex(pc.utf8_lower(texts), _SEPARATORS, " ")
     others = pc.invert(pc.match_substring_regex(texts, EUROPEAN))
     spelt = instead(spelt, others, texts, lambda text: " ".join(tokenize(text)))
@@ -287,10 +260,10 @@ def _add_up(
     seen: Integers,
     into: tuple[Array, Array],
 ) -> None:
-    """Words that new and earlier passages share, and all that were read, plain and weighted, by row.
+    """Sum the words that new and earlier passages share, and all words read, into ``into``.
 
-    ``spelt`` are the words of passages, each first listed in one of ``rows``; ``seen`` how many passages
-    were up to every row.
+    ``spelt`` are the words of passages, each first listed in one of ``rows``. ``seen`` counts passages up to
+    a row.
     """
     shared, read = into
     found = spelt.flatten()
@@ -325,7 +298,7 @@ def _add_up(
 
 
 def _weights(seen: Integers, most: int) -> Integers:
-    """What words weigh that so many of the passages ``seen`` (n_rows,) hold, (n_rows, most), in 2^-52."""
+    """Return the weight of a word by passages seen and passages with it, (n_rows, most), in 2^-52."""
     counts, row = np.unique(seen, return_inverse=True)
     weights = np.zeros((len(counts), most))
     for of_count, count in zip(weights, counts.tolist(), strict=True):
@@ -335,7 +308,7 @@ def _weights(seen: Integers, most: int) -> Integers:
 
 
 def _summed(counts: Integers, weights: Integers) -> Array:
-    """The weight of so many words of each kind (n_rows, n_kinds), rounded once, (n_rows,)."""
+    """Sum the weights of counted words, rounded once, (n_rows,)."""
     high, low = (
         (counts * part).sum(axis=1)
         for part in (weights >> _LOW_BITS, weights & (1 << _LOW_BITS) - 1)
@@ -345,7 +318,7 @@ def _summed(counts: Integers, weights: Integers) -> Array:
 
 
 def new_passages(rounds: RoundColumns) -> Array:
-    """Share of the distinct passages that the round found, by id, that no earlier round did, in [0, 1]."""
+    """Return the share of the round's distinct passages that are new by id, in [0, 1]; high: progress."""
     listed, refound = rounds.once(listings), rounds.lists("refound")
     ids = pa.concat_arrays([listed.lists.field("id"), refound.field("id")])
     codes = codes_of_ids(ids)
@@ -360,7 +333,7 @@ def new_passages(rounds: RoundColumns) -> Array:
 
 
 def query_repeats(rounds: RoundColumns) -> Array:
-    """1.0 where the round's query, normalised like an answer, was sent in an earlier round, else 0.0."""
+    """Return 1.0 where an earlier round sent the same normalized query, else 0.0; NaN in round 1."""
     queries = rounds.texts("query").mapped(answer_forms)
     keys = rounds.question * (len(queries.distinct) + 1) + queries.codes + 1
     number, places = by_appearance(keys)
@@ -399,6 +372,33 @@ OVERLAP_IDF = share(
     answers=False,
     columns=overlap_idf,
     undefined=_NOT_COMPARED,
+)
+_UNREAD = Absence(
+    "the answer is not found, and a passage was recorded without its text or a round without its passages",
+    lambda _: True,
+)
+ANSWER_IN_EVIDENCE = share(
+    name="answer_in_evidence",
+    summary="1 if a passage contains the answer's words in order",
+    needs=("passages",),
+    columns=answer_in_evidence,
+    undefined=(
+        Absence(
+            "the answer is yes, no or empty, or the letter A",
+            lambda view: normalize_answer(view.current.answer_text) in NOT_EXTRACTIVE,
+        ),
+        _UNREAD,
+    ),
+    binary=True,
+)
+ANSWER_IN_EVIDENCE_PUBLISHED = share(
+    name="answer_in_evidence_published",
+    summary="1 if the passages contain the answer letter by letter, as published",
+    needs=("passages",),
+    columns=answer_in_evidence_published,
+    undefined=(_UNREAD,),
+    binary=True,
+    variant_of="answer_in_evidence",
 )
 NEW_PASSAGES = share(
     name="new_passages",

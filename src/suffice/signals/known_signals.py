@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field, fields
 from functools import cache, partial
 from importlib import import_module
+from operator import getitem
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from suffice.contracts import Absence, Charge
@@ -39,7 +40,7 @@ RERANKS = Charge("rerank_calls")
 
 
 def unrecorded(column: str, what: str, remedy: str = "") -> Absence:
-    """The round does not carry a column: ``what`` was not recorded."""
+    """Describe the case that ``what`` is undefined because the round lacks a column."""
     return Absence(
         f"{what} not recorded",
         lambda view: getattr(view.current, column) is None,
@@ -54,19 +55,19 @@ Columns = Callable[["RoundColumns"], "NDArray[np.float64]"]
 
 @dataclass(frozen=True, slots=True)
 class WithSettings:
-    """:data:`Columns` of a function that takes settings; equal where function and settings are."""
+    """Bind settings to a function of :data:`Columns`; equal functions and settings compare equal."""
 
     function: Callable[..., NDArray[np.float64]]
     settings: tuple[Hashable, ...]
 
     def __call__(self, rounds: RoundColumns) -> NDArray[np.float64]:
-        """The values of every row."""
+        """Return the values of every row."""
         return self.function(rounds, *self.settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalSpec:
-    """A signal's declaration."""
+    """Declare a signal: its name and meaning, what it needs, its range, and how it is computed."""
 
     name: str
     summary: str
@@ -92,7 +93,7 @@ class SignalSpec:
             raise UsageError(f"signal {self.name!r} has two definitions; give columns or compute")
 
     def __call__(self, view: LoopView) -> float:
-        """The value at the view's last round; NaN when undefined or only recorded."""
+        """Return the value at the last round; NaN if it is undefined or only recorded."""
         if self.columns is None:
             return UNDEFINED if self.compute is None else self.compute(view)
         from suffice.signals.signal_table import GrowingRecord
@@ -100,28 +101,25 @@ class SignalSpec:
         return GrowingRecord(view, [self]).computed(self)
 
     def __reduce__(self) -> tuple[Callable[..., SignalSpec], tuple[Any, ...]]:
-        """For another process: a signal with a fixed name by that name, others without their absences."""
-        return _restored, (self.name, self._own())
-
-    def _own(self) -> dict[str, Any] | None:
+        """Pickle a signal with a fixed name by that name, another one without its absences."""
         if SIGNALS.get(self.name) == self:
-            return None
-        kept = {one.name: getattr(self, one.name) for one in fields(self)}
-        return kept | {"undefined": (), "asking": None}
+            return getitem, (SIGNALS, self.name)
+        state = {one.name: getattr(self, one.name) for one in fields(self)}
+        return partial(SignalSpec, **state | {"undefined": (), "asking": None}), ()
 
     @property
     def asks(self) -> str:
-        """The option of ``suffice signals`` that names the model it needs; empty: none does."""
+        """Return the option of ``suffice signals`` for the model that it needs; empty if none."""
         return "" if self.asking is None else self.asking.option
 
     @property
     def recorded_only(self) -> bool:
-        """Whether computing it asks a model, so that it is only read from a record."""
+        """Say whether only a model, loop or policy gives it, so that it is read from a record."""
         return self.compute is None and self.columns is None
 
     @property
     def absences(self) -> tuple[Absence, ...]:
-        """All cases in which it is undefined: that nobody recorded it first, where nothing computes it."""
+        """Return all cases in which it is undefined, in the order of checking."""
         if not self.recorded_only:
             return self.undefined
         nobody_recorded = Absence(
@@ -136,12 +134,8 @@ class SignalSpec:
 share: partial[SignalSpec] = partial(SignalSpec, low=0.0, high=1.0)  # a signal from 0 to 1
 
 
-def _restored(name: str, own: dict[str, Any] | None) -> SignalSpec:
-    return SIGNALS[name] if own is None else SignalSpec(**own)
-
-
 def given_by(signal: SignalSpec) -> SignalSpec:
-    """What a loop or a record must give for it: the signal that it is made of, else itself."""
+    """Return the signal that a loop must give: the one that a derived signal is made of, else itself."""
     return signal if signal.of is None else signal.of
 
 
@@ -156,15 +150,15 @@ _NOT_ASKED = Absence(
 
 
 def unanswered(signal: SignalSpec, view: LoopView) -> bool:
-    """Whether the signal reads the answer of a round in which the loop was not asked for one.
+    """Say whether the signal reads an answer that the loop was not asked for in this round.
 
-    One made of another signal reads that one's values, which may be recorded all the same.
+    A derived signal is never unanswered: the values of the signal it is made of may be recorded.
     """
     return signal.answers and given_by(signal) is signal and _NOT_ASKED.holds(view)
 
 
 def why_undefined(signal: SignalSpec, view: LoopView) -> Absence | None:
-    """The case at the last round of a view where the signal is undefined; ``None``: none is known."""
+    """Return why the signal is undefined at the last round; ``None`` if no case is known."""
     of = given_by(signal)
     if unanswered(of, view) and (of is signal or of.name not in view.current.signals):
         return _NOT_ASKED
@@ -175,7 +169,7 @@ def why_undefined(signal: SignalSpec, view: LoopView) -> Absence | None:
 
 
 def undefined_in_words(signal: SignalSpec, view: LoopView) -> str:
-    """``undefined``, and in brackets why, for a decision's reason."""
+    """Return ``undefined`` with the reason in brackets, for a decision's reason."""
     absence = why_undefined(signal, view) if view.rounds else None
     return "undefined" if absence is None else f"undefined ({absence.why})"
 
@@ -188,6 +182,11 @@ LLM_STOP = share(
     charges=(VERDICTS,),
     binary=True,
 )
+Q_STOP = SignalSpec(name="q_stop", summary="learned value of stopping here")
+Q_CONT = SignalSpec(name="q_cont", summary="learned value of continuing")
+REMAINING_SHARE = share(
+    name="remaining_share", summary="share of the steps still to come", answers=False
+)
 MALFORMED_ACTIONS = SignalSpec(
     name="malformed_actions",
     summary="unreadable replies so far: actions, follow-up questions, verdicts",
@@ -195,52 +194,39 @@ MALFORMED_ACTIONS = SignalSpec(
     low=0.0,
     direction="low",
 )
-Q_STOP = SignalSpec(name="q_stop", summary="learned value of stopping here")
-Q_CONT = SignalSpec(name="q_cont", summary="learned value of continuing")
-REMAINING_SHARE = share(
-    name="remaining_share", summary="share of the steps still to come", answers=False
+
+
+# the modules of the signals; every SignalSpec at the top of one is a signal, in this order
+_FAMILIES = (
+    "answer_stability",
+    "model_confidence",
+    "evidence",
+    "retrieval_scores",
+    "asking.judge_support",
+    "abstained",
+    "samples",
+    "asking.evidence_models",
+    "asking.looks",
+    "known_signals",
 )
 
 
-# by the module that declares them, each under its name in capitals
-_DECLARED = {
-    "answer_stability": "answer_stable answer_stable_published answer_repeats answer_similarity_f1 "
-    "answer_similarity_seq vote_share backtracking",
-    "model_confidence": "answer_token_margin margin_min margin_p10 margin_mean margin_median "
-    "token_probability answer_likelihood verbalized_confidence",
-    "evidence": "overlap overlap_idf answer_in_evidence answer_in_evidence_published new_passages "
-    "query_repeats",
-    "retrieval_scores": "retrieval_z retrieval_z_robust retrieval_gap rerank_top_score rerank_mean "
-    "rerank_variance rerank_variance_raw",
-    "asking.judge_support": "judge_support",
-    "asking.looks": "sufficient_prob p_true gain_prob searches_left",
-    "abstained": "abstained",
-    "samples": "self_consistency normalized_entropy top_cluster_confidence candidate_agreement "
-    "contradiction",
-    "asking.evidence_models": "evidence_consistency evidence_consistency_max evidence_consistency_top1 "
-    "evidence_entailment",
-    "known_signals": "llm_stop q_stop q_cont remaining_share malformed_actions",
-}
-_MODULES = {
-    name: f"suffice.signals.{module}"
-    for module, names in _DECLARED.items()
-    for name in names.split()
-}
+@cache
+def _specs() -> dict[str, SignalSpec]:
+    modules = (import_module(f"suffice.signals.{family}") for family in _FAMILIES)
+    declared = (value for module in modules for value in vars(module).values())
+    return {spec.name: spec for spec in declared if isinstance(spec, SignalSpec)}
 
 
 class _Signals(Mapping[str, SignalSpec]):
     def __getitem__(self, name: str) -> SignalSpec:
-        spec: SignalSpec = getattr(import_module(_MODULES[name]), name.upper())
-        return spec
-
-    def __contains__(self, name: object) -> bool:
-        return name in _MODULES
+        return _specs()[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_MODULES)
+        return iter(_specs())
 
     def __len__(self) -> int:
-        return len(_MODULES)
+        return len(_specs())
 
 
 SIGNALS: Mapping[str, SignalSpec] = _Signals()
@@ -250,7 +236,7 @@ Function = Callable[[str, Sequence[Round]], "float | None"]
 
 @dataclass(frozen=True, slots=True)
 class _OfPrefix:
-    """A user's function at the last round of a view."""
+    """Call a user's function at the last round of a view."""
 
     function: Function
 
@@ -267,7 +253,7 @@ class _OfPrefix:
 
 
 @overload
-def signal(function: Function, /) -> SignalSpec: ...
+def signal(function: Function, /, **declared: Any) -> SignalSpec: ...
 @overload
 def signal(**declared: Any) -> Callable[[Function], SignalSpec]: ...
 def signal(
@@ -275,9 +261,9 @@ def signal(
 ) -> SignalSpec | Callable[[Function], SignalSpec]:
     """Make a signal of a function of a question and its rounds so far, known to rules by its name.
 
-    It is asked about every prefix of every question, in replay as in a loop under way, so it cannot look
-    ahead. A value recorded under its name stands in its place. ``declared`` are fields of
-    :class:`SignalSpec`, such as ``summary``, ``needs`` (columns), ``low`` and ``high``.
+    It is called for every prefix of every question, in replay and in live loops, so it cannot look ahead. A
+    recorded value of that name replaces it. ``declared`` are fields of :class:`SignalSpec`, such as
+    ``summary``, ``needs`` (columns), ``low`` and ``high``.
 
     Raises
     ------
@@ -294,39 +280,35 @@ def signal(
     True
     """
     if function is None:
-        return partial(_declared, declared)
-    return _declared({}, function)
-
-
-def _declared(declared: Mapping[str, Any], function: Function) -> SignalSpec:
+        return lambda decorated: signal(decorated, **declared)
     name = getattr(function, "__name__", "")
     if name in SIGNALS or not name.isidentifier():
         raise UsageError(
             f"a signal is named by its function, and {name!r} is taken or no name; rename it"
         )
-    fields: dict[str, Any] = {"summary": "one's own", **declared}
-    _OWN[name] = SignalSpec(name=name, compute=_OfPrefix(function), **fields)
+    declared = {"summary": "one's own", **declared}
+    _OWN[name] = SignalSpec(name=name, compute=_OfPrefix(function), **declared)
     return _OWN[name]
 
 
 @cache
 def computed_signals() -> tuple[SignalSpec, ...]:
-    """Those that a record gives without asking a model."""
+    """Return the signals that a record gives without asking a model."""
     return tuple(spec for spec in SIGNALS.values() if not spec.recorded_only)
 
 
 def askings() -> tuple[Asking, ...]:
-    """How models are asked for signals, one for each way, in the order of the signals."""
+    """Return the ways to ask models for signals, in the order of the signals."""
     return tuple(dict.fromkeys(spec.asking for spec in SIGNALS.values() if spec.asking is not None))
 
 
 def asked_by(asking: Asking) -> tuple[str, ...]:
-    """Names of the signals that this asking gives, or that are computed of what it gives."""
+    """Return the names of the signals that this model call gives."""
     return tuple(name for name, spec in SIGNALS.items() if spec.asking == asking)
 
 
 def is_usual(spec: SignalSpec) -> bool:
-    """Whether the signal means what its name says by default, without a policy's own settings."""
+    """Say whether the signal has its default meaning, without a policy's own settings."""
     return SIGNALS.get(spec.name, spec) == spec
 
 
@@ -338,14 +320,14 @@ _OWN_RECORDED = (
 
 
 def own_among(names: Iterable[str], recorded: Iterable[str]) -> tuple[str, ...]:
-    """The user's own ``recorded`` signals that these are, or are made of, once each."""
+    """Return the user's own ``recorded`` signals among these names or beneath them."""
     known = tuple(recorded)
     given = (given_by(resolve(name, also=known)).name for name in names)
     return tuple(dict.fromkeys(name for name in given if name in known and name not in SIGNALS))
 
 
 def resolve(name: str, *, also: Iterable[str] = ()) -> SignalSpec:
-    """The declaration of a signal; names in ``also`` are the user's own, recorded ones."""
+    """Return the declaration of a signal; ``also`` names the user's own recorded signals."""
     if name in SIGNALS or name in _OWN:
         return SIGNALS[name] if name in SIGNALS else _OWN[name]
     if "(" in name:

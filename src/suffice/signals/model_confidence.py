@@ -38,13 +38,13 @@ _RATING = re.compile(r"Confidence[*_`]*(?::|\Z)")
 
 
 def labelled_span(text: str) -> tuple[int, int] | None:
-    """Where the answer stands behind the first ``Answer:``, as :func:`span_behind`; ``None`` without one."""
+    """Return where the answer stands behind the first ``Answer:``; ``None`` without that label."""
     label = _LABEL.search(text)
     return span_behind(text, label.end()) if label else None
 
 
 def span_behind(text: str, place: int) -> tuple[int, int]:
-    """What stands on the first line from ``place`` on that holds more than white space and markup."""
+    """Return the first line from ``place`` on with more than white space and markup, as a span."""
     behind = _BEFORE.match(text, place)
     start = behind.end() if behind else place
     if "\n" in text[place:start] and _RATING.match(text, start):
@@ -53,7 +53,7 @@ def span_behind(text: str, place: int) -> tuple[int, int]:
 
 
 def answer_span(text: str, place: int | None, form: str) -> tuple[int, int] | None:
-    """Where the answer stands in a reply: behind ``place`` or its label, or all of one of its ``form``."""
+    """Return the answer's span: behind ``place`` or its label, or the whole reply if that is the answer."""
     if place is not None:
         return span_behind(text, place)
     if (labelled := labelled_span(text)) is not None:
@@ -66,13 +66,13 @@ def answer_span(text: str, place: int | None, form: str) -> tuple[int, int] | No
 
 # --- by columns ----------------------------------------------------------------------------------
 def verbalized_confidence(rounds: RoundColumns) -> Array:
-    """The recorded rating, 1 to 5 (paper 0; corrected: undefined when missing or outside 1-5)."""
+    """Return the model's own rating, 1 to 5; high: sure; NaN if missing or outside (paper 0; corrected)."""
     rating = rounds.numbers("verbalized_confidence")
     return np.where((rating >= 1) & (rating <= 5), rating, np.nan)
 
 
 def token_probability(rounds: RoundColumns) -> Array:
-    """Mean of exp(logprob) over all generated tokens, end token included (paper 2, S1), in [0, 1]."""
+    """Return the mean probability of all generated tokens, in [0, 1]; high: sure (paper 2, S1)."""
     tokens = rounds.lists("tokens")
     means = segment_means(np.exp(np.minimum(tokens.numbers("logprob"), 0.0)), tokens.offsets)
     means[tokens.lengths == 0] = 0.0
@@ -87,7 +87,11 @@ def answer_likelihood(rounds: RoundColumns) -> Array:
 
 
 def answer_token_margin(rounds: RoundColumns) -> Array:
-    """logprob(top-1) - logprob(top-2) of the answer's first token, in nats (paper 0), >= 0; high: sure."""
+    """Return the log-probability gap of the answer's first token, in nats, >= 0; high: sure (paper 0).
+
+    The gap is logprob(top-1) - logprob(top-2); NaN with fewer than two alternatives or without a located
+    answer.
+    """
     first, end = rounds.once(_answers)
     margins = rounds.undefined()
     rows = np.flatnonzero(first < end)
@@ -96,7 +100,7 @@ def answer_token_margin(rounds: RoundColumns) -> Array:
 
 
 def margin(rounds: RoundColumns, statistic: str) -> Array:
-    """``margin_min`` and its kin: a statistic of the margins of the answer's tokens that have one."""
+    """Return a statistic of the margins of the answer's tokens, such as ``margin_min``, in nats."""
     values, offsets = rounds.once(_answer_margins)
     if statistic == "mean":
         return segment_means(values, offsets)
@@ -105,7 +109,7 @@ def margin(rounds: RoundColumns, statistic: str) -> Array:
 
 # --- margins -------------------------------------------------------------------------------------
 def _answer_margins(rounds: RoundColumns) -> tuple[Array, Places]:
-    """Of the answer's tokens that have one, and where those of each row begin, (n_rows + 1,)."""
+    """Return the margins of all answer tokens, and where those of each row begin, (n_rows + 1,)."""
     (first, end), spelt = rounds.once(_answers), rounds.once(_spelt)
     at = ranges(first, end)
     rows = np.repeat(np.arange(rounds.n_rows), end - first)
@@ -116,12 +120,12 @@ def _answer_margins(rounds: RoundColumns) -> tuple[Array, Places]:
 
 
 def _tops(rounds: RoundColumns) -> Ragged:
-    """The alternatives of every token."""
+    """Return the alternatives of every token."""
     return rounds.lists("tokens").lists("top", "logprob")
 
 
 def _margins(tops: Ragged, tokens: Places) -> Array:
-    """What the best alternative of each of these tokens has over the second, NaN with fewer than two."""
+    """Return best minus second alternative of these tokens; NaN with fewer than two."""
     lengths = tops.lengths[tokens]
     several = np.flatnonzero(lengths > 1)
     margins = np.full(len(tokens), np.nan)
@@ -151,14 +155,14 @@ _STATISTICS: Mapping[str, Callable[[Array], Array]] = {
 # --- where the answer is -------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, eq=False)
 class _Spelt:
-    """What the tokens spell, all of them end to end, in bytes of UTF-8."""
+    """Hold the text of all tokens, end to end, in bytes of UTF-8."""
 
     text: pa.Buffer
     tokens: Places
     rows: Places
 
     def between(self, begins: Places, ends: Places) -> pa.Array:
-        """The texts between these places, each pair after the one before."""
+        """Return the texts between these places."""
         bounds = np.stack([begins, ends], axis=1).ravel()
         pieces = pa.Array.from_buffers(
             pa.large_string(), max(len(bounds) - 1, 0), [None, pa.py_buffer(bounds), self.text]
@@ -177,7 +181,7 @@ def _spelt(rounds: RoundColumns) -> _Spelt:
 
 
 def _answers(rounds: RoundColumns) -> tuple[Places, Places]:
-    """The first token of every round's answer, (n_rows,), and the one behind it, empty ones included."""
+    """Return the first token of every round's answer and the one behind its last, (n_rows,) each."""
     spelt, answers = rounds.once(_spelt), rounds.once(forms)
     begins, stops = spelt.rows[:-1], spelt.rows[1:]
     starts, ends = begins.copy(), begins.copy()
@@ -201,7 +205,7 @@ def _answers(rounds: RoundColumns) -> tuple[Places, Places]:
 
 # --- declared ------------------------------------------------------------------------------------
 def _span(held: Round) -> tuple[int, int] | None:
-    """From the answer's first letter among the tokens to its end; ``None``: nothing says where it is."""
+    """Return the span of the answer in the tokens' text; ``None`` if nothing locates it."""
     tokens, starts = held.tokens or (), held.answer_starts
     text = "".join(token.token for token in tokens)
     place = None if starts is None else sum(len(token.token) for token in tokens[:starts])

@@ -19,7 +19,7 @@ from suffice.signals.columns.arrays import by_length, ranges, segment_means
 from suffice.signals.columns.rounds import RoundColumns, listings, unrecorded_so_far
 from suffice.signals.evidence import seen_passages
 from suffice.signals.known_signals import RERANKS, SignalSpec
-from suffice.trace.rounds.records import LoopView, Passage, Round
+from suffice.trace.rounds.records import LoopView, Passage
 
 if TYPE_CHECKING:
     from suffice.trace.rounds.trace_set import TraceSet
@@ -31,7 +31,7 @@ Statistic = Callable[[Array], Array]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Finite:
-    """The finite scores of each row: in ``scores`` from ``begins`` to before ``ends`` (n_rows,)."""
+    """Hold the finite scores of each row: in ``scores`` from ``begins`` to before ``ends`` (n_rows,)."""
 
     scores: Array
     begins: Places
@@ -39,34 +39,34 @@ class Finite:
 
     @classmethod
     def of(cls, scores: Array, begins: Places, ends: Places) -> Finite:
-        """Those that lie from place to place among scores some of which are not finite."""
+        """Keep the finite scores of each range."""
         finite = np.isfinite(scores)
         before = np.append(0, np.cumsum(finite))
         return cls(scores[finite], before[begins], before[ends])
 
     def statistic(self, statistic: Statistic) -> Array:
-        """What a statistic of rows of one length gives, NaN without a score, (n_rows,)."""
+        """Compute a statistic of every row, (n_rows,); NaN without a score."""
         with np.errstate(divide="ignore", invalid="ignore"):  # where all are equal, or half of them
             return by_length(self.scores, self.begins, self.ends, statistic)
 
 
 def retrieval_z(rounds: RoundColumns) -> Array:
-    """(best - mean) / population standard deviation of the scores (paper 0), >= 0."""
+    """Return (best - mean) / standard deviation of candidate scores, >= 0; high: a clear lead (paper 0)."""
     return _of_newest(rounds, _z)
 
 
 def retrieval_z_robust(rounds: RoundColumns) -> Array:
-    """(best - median) / interquartile range of the scores (paper 0), >= 0; quartiles are linear."""
+    """Return (best - median) / interquartile range, >= 0; high: a clear lead (paper 0); quartiles linear."""
     return _of_newest(rounds, _z_robust)
 
 
 def retrieval_gap(rounds: RoundColumns) -> Array:
-    """Best minus second best score (paper 0), >= 0; undefined with fewer than two scores."""
+    """Return the best minus the second best score, >= 0; NaN with fewer than two scores (paper 0)."""
     return _of_newest(rounds, _gap)
 
 
 def _of_newest(rounds: RoundColumns, statistic: Statistic) -> Array:
-    """A statistic of the newest candidate list of every row."""
+    """Compute a statistic of the newest candidate list of every row."""
     lists = rounds.lists("candidate_scores")
     own = Finite.of(lists.numbers(), lists.offsets[:-1], lists.offsets[1:]).statistic(statistic)
     newest = np.maximum.accumulate(np.where(lists.valid, np.arange(rounds.n_rows), -1))
@@ -92,7 +92,7 @@ def _gap(scores: Array) -> Array:
 
 
 def unless_equal(scores: Array, values: Array) -> Array:
-    """The values, 0 for rows of equal scores."""
+    """Return the values, with 0 for rows of equal scores."""
     return np.where(scores.min(axis=1) == scores.max(axis=1), 0.0, values)
 
 
@@ -128,7 +128,7 @@ RETRIEVAL_GAP = _of_scores(
 
 
 def rerank_top_score(rounds: RoundColumns) -> Array:
-    """Highest raw score so far (paper 0): never falls from round to round."""
+    """Return the highest raw reranker score so far; it never falls (paper 0); NaN without a score."""
     lists = rounds.lists("passages")
     scores = lists.numbers("rerank_score")
     own = Finite.of(scores, lists.offsets[:-1], lists.offsets[1:]).statistic(
@@ -140,14 +140,14 @@ def rerank_top_score(rounds: RoundColumns) -> Array:
 
 
 def rerank_mean(rounds: RoundColumns) -> Array:
-    """Mean raw score (paper 2, alternative S3)."""
+    """Return the mean raw reranker score of the passages so far (paper 2, alternative S3)."""
     seen = rounds.once(_seen)
     offsets = np.append(0, np.cumsum(seen.ends - seen.begins))
     return segment_means(seen.scores[ranges(seen.begins, seen.ends)], offsets)
 
 
 def rerank_variance(rounds: RoundColumns) -> Array:
-    """Population variance of the min-max normalised scores (paper 2, S3), in [0, 1/4]; 0 of one or none."""
+    """Return the variance of min-max normalized scores so far, in [0, 1/4] (paper 2, S3); one: 0."""
     values = rounds.once(_seen).statistic(_normalised_variance)
     nothing = ~unrecorded_so_far(rounds) & ~rounds.so_far(rounds.lists("passages").lengths > 0)
     values[nothing] = 0.0
@@ -155,12 +155,12 @@ def rerank_variance(rounds: RoundColumns) -> Array:
 
 
 def rerank_variance_raw(rounds: RoundColumns) -> Array:
-    """Population variance of the raw scores (paper 2, alternative S3), >= 0; 0 for one passage."""
+    """Return the variance of the raw scores so far, >= 0 (paper 2, alternative S3); 0 for one passage."""
     return rounds.once(_seen).statistic(lambda scores: unless_equal(scores, scores.var(axis=1)))
 
 
 def _seen(rounds: RoundColumns) -> Finite:
-    """Raw scores of the distinct passages of this round and earlier ones."""
+    """Return the raw scores of the distinct passages so far."""
     listed = rounds.once(listings)
     ends = np.cumsum(listed.new)
     begins = (ends - listed.new)[rounds.first_row]
@@ -174,10 +174,10 @@ def _normalised_variance(scores: Array) -> Array:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reranking(Replies[tuple[float | None, ...]]):
-    """What a reranker scored.
+    """Hold a reranker's scores.
 
-    ``by_row`` holds by row of the trace set's table the ``rerank_score`` of each of its passages, of
-    the rows where one is new; ``calls`` the calls by row; ``passages`` how many were scored.
+    ``by_row`` holds the ``rerank_score`` of each passage, for rows with a new one. ``calls`` are the calls by
+    row, ``passages`` how many passages were scored.
     """
 
     calls: Mapping[int, int]
@@ -187,17 +187,15 @@ class Reranking(Replies[tuple[float | None, ...]]):
 def rerank_passages(
     traces: TraceSet, reranker: Reranker, _wanted: NDArray[np.bool_], on_progress: OnProgress
 ) -> Reranking:
-    """Score every passage that has no ``rerank_score`` against its question, each once a question."""
+    """Score every passage without a ``rerank_score``, once per question."""
     scores: dict[int, tuple[float | None, ...]] = {}
     calls: dict[int, int] = {}
     passages = row = 0
     for number, views in enumerate(traces.views(["passages"]), start=1):
-        rounds = views[-1].rounds
-        unscored = _unscored(rounds)
-        fresh = _scores(views[-1].question, unscored, reranker) if unscored else {}
+        fresh = _new_scores(views[-1], reranker)
         passages += len(fresh)
         seen: set[str] = set()
-        for round_ in rounds:
+        for round_ in views[-1].rounds:
             new = {p.id for p in round_.passages or () if p.rerank_score is None and p.id in fresh}
             if new:
                 scores[row] = tuple(
@@ -214,35 +212,28 @@ def rerank_passages(
     return Reranking(by_row=scores, calls=calls, passages=passages)
 
 
-def _unscored(rounds: tuple[Round, ...]) -> dict[str, Passage]:
-    passages: dict[str, Passage] = {}
-    for passage in chain.from_iterable(shown.passages or () for shown in rounds):
+def _new_scores(view: LoopView, reranker: Reranker) -> dict[str, float]:
+    unscored: dict[str, Passage] = {}
+    for passage in chain.from_iterable(held.passages or () for held in view.rounds):
         if passage.rerank_score is None and (passage.title or passage.text):
-            passages.setdefault(passage.id, passage)
-    return passages
-
-
-def _scores(
-    question: str, passages: Mapping[str, Passage], reranker: Reranker
-) -> Mapping[str, float]:
-    ranked = reranker.rerank(question, tuple(passages.values()))
-    scores = {
-        passage.id: passage.rerank_score for passage in ranked if passage.rerank_score is not None
-    }
-    missing = [name for name in passages if name not in scores]
-    if missing:
-        raise BackendError(f"the reranker gave no score for passage {missing[0]!r} of {question!r}")
+            unscored.setdefault(passage.id, passage)
+    ranked = reranker.rerank(view.question, tuple(unscored.values())) if unscored else ()
+    scores = {p.id: p.rerank_score for p in ranked if p.rerank_score is not None}
+    if missing := [name for name in unscored if name not in scores]:
+        raise BackendError(
+            f"the reranker gave no score for passage {missing[0]!r} of {view.question!r}"
+        )
     return scores
 
 
 def _has_scores(traces: TraceSet) -> bool:
-    """Whether a passage carries a reranker's score."""
+    """Say whether a passage carries a reranker's score."""
     scores = RoundColumns(traces).lists("passages").field("rerank_score")
     return bool(scores.null_count < len(scores))
 
 
 def _columns(traces: TraceSet, reranking: Reranking) -> Mapping[str, list[Any]]:
-    """The passages with the new scores, and the calls; a round of unknown calls made no other ones."""
+    """Return the passages with their new scores, and the number of calls."""
     if not reranking.by_row:
         return {}
     rows = column_values(traces, "passages")
@@ -292,15 +283,15 @@ _reranked = partial(
 RERANK_TOP_SCORE = _reranked(
     name="rerank_top_score", summary="highest raw reranker score so far", columns=rerank_top_score
 )
+RERANK_MEAN = _reranked(
+    name="rerank_mean", summary="mean of the raw reranker scores", columns=rerank_mean
+)
 RERANK_VARIANCE = _reranked(
     name="rerank_variance",
     summary="variance of the reranker's scores, normalized",
     low=0.0,
     high=0.25,
     columns=rerank_variance,
-)
-RERANK_MEAN = _reranked(
-    name="rerank_mean", summary="mean of the raw reranker scores", columns=rerank_mean
 )
 RERANK_VARIANCE_RAW = _reranked(
     name="rerank_variance_raw",

@@ -31,10 +31,9 @@ CLUSTERINGS: tuple[Clustering, ...] = get_args(Clustering)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleCluster:
-    """Samples of a round that are one answer.
+    """Hold samples of a round that are one answer.
 
-    ``answer`` is the first of them as the model wrote it, ``members`` their normalised forms, ``size``
-    how many there are.
+    ``answer`` is the first of them as written, ``members`` are their normal forms, ``size`` counts them.
     """
 
     answer: str
@@ -43,12 +42,12 @@ class SampleCluster:
 
     @property
     def is_answer(self) -> bool:
-        """Whether they normalise to anything."""
+        """Say whether they are more than empty after normalization."""
         return self.members != {""}
 
 
 def sample_clusters(finished: Round, by: Clustering = "string") -> tuple[SampleCluster, ...]:
-    """The clusters of a round's samples in order of their first one; none without samples."""
+    """Return the clusters of a round's samples by first sample; none without samples."""
     samples = finished.samples or ()
     normalized = [answer_form(sample) for sample in samples]
     if by == "string":
@@ -71,7 +70,7 @@ def sample_clusters(finished: Round, by: Clustering = "string") -> tuple[SampleC
 
 
 def not_clustered() -> DataError:
-    """What is said of samples without clusters by meaning."""
+    """Return the error for samples that have no clusters by meaning."""
     return DataError(
         "null: these samples were not clustered by meaning; type suffice signals TRACES "
         "--encoder minilm --cluster-cosine --out TRACES2, or use --clusters string",
@@ -80,7 +79,7 @@ def not_clustered() -> DataError:
 
 
 def entropy_of_counts(counts: Iterable[int]) -> float:
-    """-sum p log p / log m of cluster sizes that add up to m >= 2; 0: all agree, 1: all differ."""
+    """Return the normalized entropy of cluster sizes, in [0, 1]; 0: all agree, 1: all differ."""
     sizes = sorted(counts)
     total = sum(sizes)
     return 1.0 - math.fsum(map(_times_log, sizes)) / _times_log(total)
@@ -89,10 +88,10 @@ def entropy_of_counts(counts: Iterable[int]) -> float:
 # --- by columns ----------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, eq=False)
 class Clusters:
-    """The clusters of every round's samples, those of a round one after the other.
+    """Hold the clusters of every round's samples, end to end.
 
-    ``offsets`` (n_rows + 1,) say where those of each round begin in ``size`` and ``is_answer``
-    (n_clusters,); ``drawn`` (n_rows,) is how many samples there are.
+    Row i has the clusters from ``offsets[i]`` to before ``offsets[i + 1]`` in ``size`` and ``is_answer``
+    (n_clusters,). ``drawn`` (n_rows,) counts its samples.
     """
 
     offsets: NDArray[np.int64]
@@ -101,7 +100,7 @@ class Clusters:
     drawn: NDArray[np.int64]
 
     def largest(self, *, answers_only: bool) -> NDArray[np.int64]:
-        """The size of the largest cluster of every round, (n_rows,); 0 where there is none."""
+        """Return the size of the largest cluster of every round, (n_rows,); 0 without any."""
         sizes = np.where(self.is_answer, self.size, 0) if answers_only else self.size
         largest = np.zeros(len(self.drawn), np.int64)
         filled = np.flatnonzero(self.drawn)
@@ -111,13 +110,16 @@ class Clusters:
 
 
 def self_consistency(rounds: RoundColumns) -> Array:
-    """Share of the samples that give the most frequent normalised answer (paper 2, S1), in (0, 1]."""
+    """Return the share of samples with the most frequent answer, in (0, 1]; high: sure (paper 2, S1)."""
     clusters = rounds.once(_BY["string"])
     return _share(clusters, clusters.largest(answers_only=False), clusters.drawn > 0)
 
 
 def normalized_entropy(rounds: RoundColumns, by: Clustering = "string") -> Array:
-    """-sum p log p / log m of the clusters of m >= 2 samples (paper 3), in [0, 1]; low: they agree."""
+    """Return the normalized entropy of two or more samples, in [0, 1]; low: they agree (paper 3).
+
+    It is -sum p log p / log m over the clusters of m samples; NaN with fewer than two, or if all are empty.
+    """
     clusters = rounds.once(_BY[by])
     agreed = segment_sums(_of_counts(clusters.size, _times_log), clusters.offsets)
     differing = _of_counts(clusters.drawn, _times_log)
@@ -126,13 +128,13 @@ def normalized_entropy(rounds: RoundColumns, by: Clustering = "string") -> Array
 
 
 def top_cluster_confidence(rounds: RoundColumns, by: Clustering = "string") -> Array:
-    """Share of the samples in the largest cluster that is an answer (paper 3, λ = 0), in (0, 1]."""
+    """Return the share of samples in the largest answer cluster, in (0, 1]; high: sure (paper 3, λ = 0)."""
     clusters = rounds.once(_BY[by])
     return _share(clusters, clusters.largest(answers_only=True), _compared(clusters))
 
 
 def _compared(clusters: Clusters) -> NDArray[np.bool_]:
-    """Rounds of two samples or more, one of which is an answer."""
+    """Say which rounds have at least two samples and at least one answer among them."""
     return (clusters.drawn > 1) & (clusters.largest(answers_only=True) > 0)
 
 
@@ -145,19 +147,19 @@ def _times_log(count: int) -> float:
 
 
 def _of_counts(counts: NDArray[np.int64], one: Callable[[int], float]) -> Array:
-    """A function of every count, evaluated once for each that there is."""
+    """Apply a function to every count, once per distinct count."""
     distinct, places = np.unique(counts, return_inverse=True)
     return np.array([one(count) for count in distinct.tolist()], np.float64)[places]
 
 
 def sample_forms(rounds: RoundColumns) -> Texts:
-    """The form of every sample by which answers are compared, (n_samples,); a null says nothing."""
+    """Return the normal form of every sample, (n_samples,); a null counts as empty."""
     said = pc.fill_null(rounds.lists("samples").values, "")
     return Texts.of(said).mapped(answer_forms)
 
 
 def cluster_of_samples(rounds: RoundColumns, by: Clustering) -> NDArray[np.int64]:
-    """Which cluster each sample is of, (n_samples,): a number of its own, greater in later rounds."""
+    """Return the cluster of each sample, (n_samples,), as a number that is unique to it."""
     samples = rounds.lists("samples")
     if by == "string":
         forms = rounds.once(sample_forms)
@@ -227,52 +229,50 @@ TOP_CLUSTER_CONFIDENCE = sample_signal(
 
 
 def entropy_signal(by: Clustering) -> SignalSpec:
-    """``normalized_entropy`` over these clusters."""
-    return _over(NORMALIZED_ENTROPY, by, normalized_entropy)
+    """Return ``normalized_entropy`` over these clusters."""
+    return _over(NORMALIZED_ENTROPY, by)
 
 
 def top_cluster_signal(by: Clustering) -> SignalSpec:
-    """``top_cluster_confidence`` over these clusters."""
-    return _over(TOP_CLUSTER_CONFIDENCE, by, top_cluster_confidence)
+    """Return ``top_cluster_confidence`` over these clusters."""
+    return _over(TOP_CLUSTER_CONFIDENCE, by)
 
 
-def _over(
-    usual: SignalSpec, by: Clustering, columns: Callable[..., NDArray[np.float64]]
-) -> SignalSpec:
+def _over(usual: SignalSpec, by: Clustering) -> SignalSpec:
     if by not in CLUSTERINGS:
         raise UsageError(f"no clusters by {by!r}; allowed: {', '.join(CLUSTERINGS)}")
-    if by == "string":
+    if by == "string" or usual.columns is None:
         return usual
     return replace(
         usual,
         needs=("samples", "sample_clusters"),
-        columns=WithSettings(columns, (by,)),
+        columns=WithSettings(usual.columns, (by,)),
         instead="clusters by string",
         own_settings=True,
     )
 
 
 def sample_counts(traces: TraceSet) -> NDArray[np.float64]:
-    """How many samples each round holds, null as none, (n_questions, n_rounds); NaN: not recorded."""
+    """Count the samples of each round, (n_questions, n_rounds); null counts 0, NaN: not recorded."""
     if not traces.has("samples"):
         return np.where(traces.exists, 0.0, np.nan)
     return np.where(traces.exists, np.nan_to_num(traces.lengths("samples")), np.nan)
 
 
 def token_set(text: str) -> frozenset[str]:
-    """The upper-case tokens between white space; punctuation stays with its word (paper 4; published)."""
+    """Return the upper-case tokens between white space, with their punctuation (paper 4; published)."""
     return frozenset(text.upper().split())
 
 
 def agreement(candidates: Sequence[str]) -> float:
-    """Tokens all candidates share over tokens any has, in [0, 1] (paper 4, Eq. 13; of none 0: corrected)."""
+    """Return the share of tokens that all candidates share, in [0, 1] (paper 4, Eq. 13; of none 0)."""
     sets = [token_set(text) for text in candidates]
     union = frozenset[str]().union(*sets)
     return len(sets[0].intersection(*sets)) / len(union) if union else 0.0
 
 
 def candidate_agreement(rounds: RoundColumns) -> Array:
-    """:func:`agreement` of the round's samples; undefined in a round without samples."""
+    """Return :func:`agreement` of the round's samples; NaN without samples."""
     samples = rounds.lists("samples")
     texts = [text or "" for text in samples.values.to_pylist()]
     bounds = pairwise(samples.offsets.tolist())
@@ -316,7 +316,7 @@ _IN_PHRASES = frozenset(" ".join(MARKER_PHRASES).split())
 
 
 def _words(text: str) -> tuple[frozenset[str], bool]:
-    """The words, case-folded, and whether the text carries a marker."""
+    """Return the case-folded words, and whether the text carries a marker."""
     folded = text.casefold()
     words = frozenset(_WORD.findall(folded))
     marked = (
@@ -336,10 +336,10 @@ def _content(words: frozenset[str]) -> frozenset[str]:
 
 
 def marker_conflict(step: str, candidate: str) -> float:
-    """1.0 when exactly one of the two carries a marker and both share a content word (paper 4, Eq. 14).
+    """Return 1.0 if exactly one text has a marker and both share a content word (paper 4, Eq. 14).
 
-    The paper says which markers flag a conflict, not how two texts are compared; this is our reading. A
-    content word is a run of letters, digits and underscores, case-folded, no stop word and no marker.
+    The paper names markers but not the comparison; this is our reading. A content word is a case-folded run
+    of letters, digits and underscores. It is no stop word and no marker.
     """
     return _conflict(_words(step), _words(candidate))
 
@@ -351,10 +351,10 @@ def _conflict(first: tuple[frozenset[str], bool], second: tuple[frozenset[str], 
 
 
 class MarkerDetector:
-    """:func:`marker_conflict` as a :class:`suffice.contracts.ContradictionDetector`; needs no model."""
+    """Apply :func:`marker_conflict`; a :class:`suffice.contracts.ContradictionDetector` without a model."""
 
     def contradictions(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        """1.0 or 0.0 for every (plan step, candidate), (len(pairs),)."""
+        """Return 1.0 or 0.0 for every (plan step, candidate), (len(pairs),)."""
         texts = {text for pair in pairs for text in pair}
         words = {
             text: _words(text) for text in texts
@@ -363,7 +363,7 @@ class MarkerDetector:
 
 
 def contradiction(rounds: RoundColumns) -> Array:
-    """:func:`marker_conflict` of the previous round's answer and this one's, 0.0 or 1.0; 0.0 in round 1."""
+    """Return :func:`marker_conflict` of the previous and this answer, 0.0 or 1.0; high: they conflict."""
     answers = rounds.texts("answer")
     texts = answers.distinct.to_pylist()
     blank = answers.through(np.array([not text.strip() for text in texts], bool), True)

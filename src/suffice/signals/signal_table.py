@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,14 +28,14 @@ from suffice.signals.known_signals import (
 from suffice.trace.parquet import to_cells
 from suffice.trace.rounds.records import POLICY_STOP, LoopView, Round
 from suffice.trace.rounds.schema import ROUND_COLUMNS, SCHEMA
-from suffice.trace.rounds.trace_set import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet, is_veiled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lack:
-    """Why a record, a loop that is to run, or a round of one (``source``), does not give a signal.
+    """Say why a record, a loop or a round (``source``) does not give a signal.
 
-    ``columns`` are those it lacks; ``give``: what to type so that it is, ``None``: what a record needs.
+    ``columns`` are missing. ``give`` says what to type; ``None`` stands for what a record needs.
     """
 
     spec: SignalSpec
@@ -46,12 +46,12 @@ class Lack:
 
     @property
     def no_columns(self) -> str:
-        """The columns that are not there, as a sentence; empty: all are."""
+        """Name the missing columns in a sentence; empty if none is missing."""
         return f"the trace has no {' and no '.join(self.columns)}" if self.columns else ""
 
     @property
     def why(self) -> str:
-        """The reason, for a list of what was left out."""
+        """Return the reason, for a list of signals left out."""
         if not self.spec.recorded_only:
             return self.no_columns
         by = f" (suffice signals {self.spec.asks})" if self.spec.asks else ""
@@ -59,7 +59,7 @@ class Lack:
 
     @property
     def needed(self) -> str:
-        """What is needed, and where it was looked for."""
+        """Say what is needed and where it was looked for."""
         if not self.spec.recorded_only and not self.columns:
             return f"cannot be computed from {self.source}"
         what = (
@@ -71,7 +71,7 @@ class Lack:
 
     @property
     def predicate(self) -> str:
-        """What is said of the signal, and what to do."""
+        """Say what is wrong with the signal, and what to do."""
         because = f": {self.because}" if self.because else ""
         give = f"; {self.give}" if self.give else ""
         if self.give is None and self.spec.recorded_only:
@@ -80,24 +80,22 @@ class Lack:
         return f"{self.needed}{because}{give}{instead}"
 
     def __str__(self) -> str:
-        """The whole, as replay, ``ask``, recording and a controller say it."""
+        """Return the whole message."""
         return f"signal {self.spec.name!r} {self.predicate}"
 
 
 def remedy(spec: SignalSpec) -> str:
-    """How a model gives the signal, for the end of an error message; empty where none does."""
+    """Say how a model gives the signal, for the end of an error message; empty if none does."""
     return f"; compute it with suffice signals {spec.asks}" if spec.asks else ""
 
 
 def is_stored(spec: SignalSpec, traces: TraceSet) -> bool:
-    """Whether the record holds values of the signal as the policy means it."""
-    if spec.own_settings:
-        return False
-    return spec.name in traces.signal_names
+    """Say whether the record holds values of the signal as the policy means it."""
+    return not spec.own_settings and spec.name in traces.signal_names
 
 
 def lack(spec: SignalSpec, traces: TraceSet) -> Lack | None:
-    """Why the record gives the signal in no round; ``None``: it is stored or can be computed."""
+    """Return why the record gives the signal in no round; ``None`` if it is stored or can be computed."""
     if is_stored(spec, traces):
         return None
     if (of := given_by(spec)) is not spec:
@@ -105,8 +103,6 @@ def lack(spec: SignalSpec, traces: TraceSet) -> Lack | None:
     columns = tuple(column for column in spec.needs if not traces.has(column))
     if columns or spec.recorded_only:
         return Lack(spec=spec, columns=columns, source=traces.origin.source)
-    from suffice.trace.rounds.trace_set import is_veiled
-
     if is_veiled(traces.origin.run) and (spec.answers or _TEXTS & {*spec.needs, *spec.reads}):
         return Lack(
             spec=spec,
@@ -122,7 +118,7 @@ _TEXTS = frozenset({"passages", "query", "samples", "tokens", "response", "actio
 
 
 def in_words(lacks: Iterable[Lack]) -> str:
-    """The lacks as a sentence, with those of which the same is to say together."""
+    """Join the lacks in a sentence; those with the same text share one."""
     names: dict[str, list[str]] = {}
     for lacking in lacks:
         alike = names.setdefault(lacking.predicate, [])
@@ -137,12 +133,12 @@ def in_words(lacks: Iterable[Lack]) -> str:
 
 
 def policy_lacks(policy: StopPolicy, lacks: Iterable[Lack]) -> str:
-    """That a policy cannot decide as it should, and why."""
+    """Say that a policy cannot decide properly, and why."""
     return f"the {policy.kind} policy {READS}: {in_words(lacks)}"
 
 
 def lack_live(spec: SignalSpec, view: LoopView) -> Lack | None:
-    """Why somebody's loop hardly ever gives a signal that is undefined in the last round of a view."""
+    """Return why a user's loop will hardly ever give a signal that is undefined in its last round."""
     here = view.current
     if spec.name in here.signals and not spec.own_settings:
         return None  # given as undefined
@@ -176,7 +172,7 @@ def refuse_lacking(specs: Iterable[SignalSpec], traces: TraceSet) -> None:
 
 
 def given_signals(traces: TraceSet) -> tuple[str, ...]:
-    """Names of the signals that the record gives: those with a fixed name, then the user's own."""
+    """Return the names of the signals that the record gives: fixed names first, then the user's own."""
     fixed = (name for name, spec in SIGNALS.items() if lack(spec, traces) is None)
     other = {*SIGNALS, POLICY_STOP}
     return (*fixed, *(name for name in traces.signal_names if name not in other))
@@ -184,11 +180,10 @@ def given_signals(traces: TraceSet) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalTable:
-    """Signals by name, each float64 (n_questions, n_rounds) stored round-major, NaN: undefined.
+    """Hold signals by name, each float64 (n_questions, n_rounds) stored round-major; NaN: undefined.
 
-    ``exists`` (n_questions, n_rounds) says which rounds were recorded. ``question_ids`` are for
-    policies that draw lots; empty where none reads the table. ``loop`` are the rounds of a table of one
-    question, where they are at hand to say why a signal is undefined.
+    ``exists`` (n_questions, n_rounds) marks recorded rounds. Policies that draw lots read ``question_ids``,
+    which may be empty. ``loop`` holds the rounds of a one-question table and explains undefined signals.
     """
 
     values: Mapping[str, NDArray[np.float64]]
@@ -203,7 +198,7 @@ class SignalTable:
         values: Mapping[str, Sequence[float] | NDArray[np.float64]],
         question_id: str,
     ) -> SignalTable:
-        """The table of one question, by the values of its rounds so far."""
+        """Make the table of one question from the values of its rounds so far."""
         return cls(
             values={name: np.array([column], np.float64) for name, column in values.items()},
             exists=np.ones((1, len(loop.rounds)), bool),
@@ -213,7 +208,7 @@ class SignalTable:
 
     @classmethod
     def of_view(cls, view: LoopView, specs: Iterable[SignalSpec], question_id: str) -> SignalTable:
-        """The table of one question whose rounds are all at hand, as replay would read it."""
+        """Make the table of one question from its rounds, as replay reads it."""
         specs = tuple(specs)
         columns = signal_columns(GrowingRecord(view, specs).rounds.traces, specs)
         named = {spec.name: column[0] for spec, column in zip(specs, columns, strict=True)}
@@ -221,16 +216,16 @@ class SignalTable:
 
     @property
     def n_questions(self) -> int:
-        """How many questions there are."""
+        """Return the number of questions."""
         return int(self.exists.shape[0])
 
     @property
     def n_rounds(self) -> int:
-        """The full budget."""
+        """Return the full budget in rounds."""
         return int(self.exists.shape[1])
 
     def signal(self, name: str) -> NDArray[np.float64]:
-        """A signal's values (n_questions, n_rounds)."""
+        """Return a signal's values, (n_questions, n_rounds)."""
         try:
             return self.values[name]
         except KeyError:
@@ -239,7 +234,7 @@ class SignalTable:
             ) from None
 
     def undefined(self, spec: SignalSpec, question: int, round_number: int) -> str:
-        """That a signal is undefined at a round, and why, in words."""
+        """Say that a signal is undefined at a round, and why."""
         del question  # the only one
         if self.loop is None:
             return "undefined"
@@ -247,7 +242,7 @@ class SignalTable:
 
 
 def first_stops(policy: StopPolicy, table: PolicyTable) -> NDArray[np.int16]:
-    """The first round at which the policy fires, (n_questions,), 1-based; ``n_rounds``: never."""
+    """Return the first round at which the policy fires, (n_questions,), from 1; ``n_rounds`` if never."""
     fires = policy.fires(table).T
     running = np.ones(table.n_questions, np.bool_)
     stops = np.ones(table.n_questions, np.int16)
@@ -265,7 +260,7 @@ _STOPS = Decision(action=Action.STOP, reason="", values={}, stopped_by="policy")
 
 
 def decisions(policy: StopPolicy, table: SignalTable) -> list[Decision]:
-    """What a policy says after each round of one question; reason and values after the last alone."""
+    """Return the policy's decision after each round of one question; only the last has a reason."""
     fires = zip(policy.fires(table)[0], confidences(policy, table), strict=True)
     said = policy.explain(table, 0, table.n_rounds)
     told = [replace(_STOPS if stops else _GOES_ON, confidence=sure) for stops, sure in fires]
@@ -273,12 +268,12 @@ def decisions(policy: StopPolicy, table: SignalTable) -> list[Decision]:
 
 
 def decide(policy: StopPolicy, table: SignalTable) -> Decision:
-    """What a policy says after the last round of one question."""
+    """Return the policy's decision after the last round of one question."""
     return decisions(policy, table)[-1]
 
 
 def confidences(policy: StopPolicy, table: SignalTable) -> list[float | None]:
-    """A policy's confidence after each round of one question; ``None``: undefined, or it has none."""
+    """Return a policy's confidence after each round of one question; ``None`` if it is undefined."""
     sure = getattr(policy, "confidence", lambda _: None)(table)  # isinstance would take long
     if sure is None:
         return [None] * table.n_rounds
@@ -286,7 +281,7 @@ def confidences(policy: StopPolicy, table: SignalTable) -> list[float | None]:
 
 
 class GrowingRecord:
-    """A question under way as a record of one, which grows by a round at a time.
+    """Keep a running question as a record that grows by one round at a time.
 
     Its signals are columns of that record, read at the last round.
     """
@@ -302,12 +297,12 @@ class GrowingRecord:
         self._read: RoundColumns | None = None
 
     def observe(self, finished: Round) -> dict[str, float]:
-        """Add a round; the signals there by name, NaN where undefined."""
+        """Add a round and return the signals there by name; NaN if undefined."""
         self.see(LoopView(self.view.question, (*self.view.rounds, finished)))
         return {spec.name: self.value(spec) for spec in self.specs}
 
     def see(self, view: LoopView) -> None:
-        """Take these rounds for the question's; what was read of the first of them is kept."""
+        """Replace the rounds; keep what was read of the first rounds if they are the same."""
         same = min(len(self.view.rounds), len(view.rounds))
         while same and self.view.rounds[same - 1] is not view.rounds[same - 1]:
             same -= 1
@@ -315,12 +310,12 @@ class GrowingRecord:
         del self._rows[same:]
 
     def value(self, spec: SignalSpec) -> float:
-        """A signal at the last round: the recorded value as it stands, else computed."""
+        """Return a signal at the last round: recorded if there is a value, else computed."""
         recorded = None if spec.own_settings else self.view.current.signals.get(spec.name)
         return self.computed(spec) if recorded is None else float(recorded)
 
     def computed(self, spec: SignalSpec) -> float:
-        """The same, computed; undefined where it reads answers and the loop was not asked for one."""
+        """Compute a signal at the last round; NaN if it needs an answer that was not asked for."""
         if unanswered(spec, self.view):
             return UNDEFINED
         if spec.columns is None:
@@ -329,7 +324,7 @@ class GrowingRecord:
 
     @property
     def rounds(self) -> RoundColumns:
-        """What the signals are computed of."""
+        """Return the columns that signals are computed of."""
         if self._read is None:
             self._rows += map(self._row, range(len(self._rows), len(self.view.rounds)))
             rows = pa.concat_tables(self._rows)
@@ -341,10 +336,14 @@ class GrowingRecord:
         return pa.Table.from_pylist([numbered | to_cells(held, self._columns)], self._schema)
 
 
-def signal_table(traces: TraceSet, signals: Iterable[str | SignalSpec]) -> SignalTable:
-    """Read stored signals and compute the missing ones, in one pass over the record."""
+def signal_table(
+    traces: TraceSet,
+    signals: Iterable[str | SignalSpec],
+    columns_of: Callable[[Sequence[SignalSpec]], Sequence[NDArray[np.float64]]] | None = None,
+) -> SignalTable:
+    """Return these signals of a record, stored ones as they are; ``columns_of`` measures them."""
     specs = specs_for(traces, signals)
-    columns = signal_columns(traces, specs)
+    columns = signal_columns(traces, specs) if columns_of is None else columns_of(specs)
     return SignalTable(
         values={spec.name: values for spec, values in zip(specs, columns, strict=True)},
         exists=traces.exists,
@@ -353,7 +352,7 @@ def signal_table(traces: TraceSet, signals: Iterable[str | SignalSpec]) -> Signa
 
 
 def specs_for(traces: TraceSet, signals: Iterable[str | SignalSpec]) -> tuple[SignalSpec, ...]:
-    """The signals' declarations, the last one of each name."""
+    """Return the signals' declarations, the last one of each name."""
     resolved = (
         declared(signal, traces) if isinstance(signal, str) else signal for signal in signals
     )
@@ -363,7 +362,7 @@ def specs_for(traces: TraceSet, signals: Iterable[str | SignalSpec]) -> tuple[Si
 
 
 def declared(name: str, traces: TraceSet, *, also: Iterable[str] = ()) -> SignalSpec:
-    """A signal by name, ``abstained`` by the phrases that the record states; ``also``: known elsewhere."""
+    """Return a signal by name; ``abstained`` uses the phrases that the record states."""
     stated = stated_phrases(traces.origin.run)
     if name == ABSTAINED.name and stated is not None:
         return abstained_signal(stated)
@@ -371,25 +370,36 @@ def declared(name: str, traces: TraceSet, *, also: Iterable[str] = ()) -> Signal
 
 
 def signal_columns(traces: TraceSet, specs: Sequence[SignalSpec]) -> list[NDArray[np.float64]]:
-    """Each signal in every recorded round, stored or computed, (n_questions, n_rounds) round-major."""
-    values: dict[int, NDArray[np.float64]] = {}
-    to_compute: dict[int, NDArray[np.bool_]] = {}
+    """Return each signal in every recorded round, stored or computed, (n_questions, n_rounds)."""
+    rounds = RoundColumns(traces)
+    unknown = np.full((traces.n_rounds, traces.n_questions), math.nan).T
+    nowhere = np.zeros((traces.n_questions, traces.n_rounds), bool)
+    read = [
+        traces.stored_signal(spec.name) if is_stored(spec, traces) else (unknown, nowhere)
+        for spec in specs
+    ]
+    absent = [traces.exists & ~stored for _, stored in read]
+    values = [recorded for recorded, _ in read]
+    computed: dict[int, NDArray[np.float64]] = {}
+    by_round = []
     for number, spec in enumerate(specs):
-        stored = np.zeros((traces.n_questions, traces.n_rounds), bool)
-        values[number] = np.full((traces.n_rounds, traces.n_questions), math.nan).T
-        if is_stored(spec, traces):
-            values[number], stored = traces.stored_signal(spec.name)
-        absent = traces.exists & ~stored
-        if not spec.recorded_only and absent.any():
-            to_compute[number] = absent
-    computed = _compute(traces, [specs[number] for number in to_compute])
-    for (number, absent), column in zip(to_compute.items(), computed, strict=True):
-        values[number] = np.where(absent.T, column.T, values[number].T).T
-    return [values[number] for number in range(len(specs))]
+        if spec.recorded_only or not absent[number].any():
+            continue
+        if spec.columns is None:
+            by_round.append(number)
+            continue
+        column = spec.columns(rounds)
+        if spec.answers and given_by(spec) is spec:
+            column = np.where(rounds.answered, column, math.nan)
+        computed[number] = traces.dense(column)
+    computed |= zip(by_round, _round_by_round(traces, [specs[i] for i in by_round]), strict=True)
+    for number, column in computed.items():
+        values[number] = np.where(absent[number].T, column.T, values[number].T).T
+    return values
 
 
 def answer_votes(traces: TraceSet) -> NDArray[np.float64]:
-    """In how many rounds so far each round's answer was given, (n_questions, n_rounds); NaN: it abstains."""
+    """Count the rounds so far with each round's answer, (n_questions, n_rounds); NaN: it abstains."""
     from suffice.stats.series import occurrences
 
     spec = declared(ABSTAINED.name, traces)
@@ -400,28 +410,13 @@ def answer_votes(traces: TraceSet) -> NDArray[np.float64]:
 
 
 def read_columns(specs: Iterable[SignalSpec]) -> list[str]:
-    """Columns of a trace that these signals are computed of, those it may lack included."""
+    """Return the columns that these signals are computed of, optional ones included."""
     read = {column for spec in specs for column in (*spec.needs, *spec.reads)}
     return sorted(read | {"passages"})
 
 
-def _compute(traces: TraceSet, specs: Sequence[SignalSpec]) -> list[NDArray[np.float64]]:
-    """Each signal in every recorded round, dense."""
-    rounds = RoundColumns(traces)
-    values = {}
-    for number, spec in enumerate(specs):
-        if spec.columns is not None:
-            column = spec.columns(rounds)
-            if spec.answers and given_by(spec) is spec:
-                column = np.where(rounds.answered, column, math.nan)
-            values[number] = traces.dense(column)
-    by_round = [number for number in range(len(specs)) if number not in values]
-    values |= zip(by_round, _round_by_round(traces, [specs[i] for i in by_round]), strict=True)
-    return [values[number] for number in range(len(specs))]
-
-
 def _round_by_round(traces: TraceSet, specs: Sequence[SignalSpec]) -> list[NDArray[np.float64]]:
-    """The same of a user's own, which know single rounds: asked about every prefix of every question."""
+    """Compute a user's own signals, which are asked about every prefix of every question."""
     if not specs:
         return []
     rounds_first = np.full((len(specs), traces.n_rounds, traces.n_questions), math.nan)

@@ -22,7 +22,7 @@ _Pair = tuple[str, float | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalModels:
-    """Who may be asked for signals that the record alone does not give; ``None``: nobody."""
+    """Name the models that may compute signals; ``None``: no model."""
 
     reranker: Reranker | None = None
     encoder: Encoder | None = None
@@ -30,7 +30,7 @@ class SignalModels:
     judge: ChatModel | None = None
 
     def named(self) -> Mapping[str, object]:
-        """The models that are there, by the option of ``suffice signals``, the cheapest to ask first."""
+        """Return the models by the option of ``suffice signals``, the cheapest first."""
         models = {
             "--reranker": self.reranker,
             "--encoder": self.encoder,
@@ -45,9 +45,9 @@ _NOBODY = SignalModels()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSignals:
-    """The traces with signals stored, the names computed, and why others were skipped.
+    """Hold traces with stored signals, the names computed, and why others were skipped.
 
-    ``asked`` says by the asking's name what the models said that were asked, such as ``judge``.
+    ``asked`` holds the replies of the models by name, such as ``judge``.
     """
 
     traces: TraceSet
@@ -63,11 +63,11 @@ def with_signals(
     models: SignalModels = _NOBODY,
     on_progress: OnProgress = lambda _: None,
 ) -> StoredSignals:
-    """Compute every signal that the record allows, or those in ``only``, and store them.
+    """Compute all signals that the record allows, or those in ``only``, and store them.
 
-    A stored value stays as it stands. An undefined one is stored as null under its name. A model is
-    asked about every round without a stored value; a round whose call fails gets none, so that a
-    later run asks again. After an interrupt no further model is asked.
+    Stored values stay. An undefined value is stored as null. A model is asked about every round without a
+    stored value. A round whose call fails gets no value, so a later run asks again. After an interrupt no
+    model is asked.
     """
     names = tuple(SIGNALS) if only is None else tuple(resolve(name).name for name in only)
     rows = _Rows(traces=traces, names=names, on_progress=on_progress)
@@ -97,14 +97,14 @@ def with_signals(
 
 
 def with_values(traces: TraceSet, values: Mapping[str, NDArray[np.float64]]) -> TraceSet:
-    """The traces with these signals stored, each (n_questions, n_rounds), in place of stored ones."""
+    """Store these signals, each (n_questions, n_rounds), in place of stored ones."""
     table = _with_map(traces, _pairs(traces, values), drop=values.keys())
     return replace(traces, table=table)
 
 
 @dataclass(slots=True, kw_only=True)
 class _Rows:
-    """The traces so far, new values by row, and which models gave them."""
+    """Collect new values by row, and the models that gave them."""
 
     traces: TraceSet
     names: Collection[str]
@@ -166,7 +166,7 @@ class _Rows:
 
 
 def _pairs(traces: TraceSet, values: Mapping[str, NDArray[np.float64]]) -> list[list[_Pair]]:
-    """Dense values (n_questions, n_rounds) by name as pairs of each row."""
+    """Return dense values (n_questions, n_rounds) by name as pairs of each row."""
     pairs: list[list[_Pair]] = [[] for _ in range(traces.table.num_rows)]
     for name, dense in values.items():
         for row, value in zip(pairs, dense[traces.exists].tolist(), strict=True):
@@ -175,7 +175,7 @@ def _pairs(traces: TraceSet, values: Mapping[str, NDArray[np.float64]]) -> list[
 
 
 def _sorted_out(names: Sequence[str], traces: TraceSet) -> tuple[list[str], dict[str, str]]:
-    """Which of the names the record alone gives, and why not the others."""
+    """Split the names into those that the record alone gives, and the others with a reason."""
     chosen: list[str] = []
     skipped: dict[str, str] = {}
     for name in names:
@@ -196,7 +196,7 @@ def _sorted_out(names: Sequence[str], traces: TraceSet) -> tuple[list[str], dict
 def _with_map(
     traces: TraceSet, pairs: Sequence[Sequence[_Pair]], drop: Collection[str] = ()
 ) -> pa.Table:
-    """The table with these pairs added to each row's signals, those in ``drop`` taken out."""
+    """Add these pairs to each row's signals and remove the names in ``drop``."""
     merged = [
         [*(pair for pair in old or () if pair[0] not in drop), *new] or None
         for old, new in zip(column_values(traces, "signals"), pairs, strict=True)

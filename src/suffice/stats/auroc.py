@@ -22,14 +22,14 @@ _DRAWS_AT_ONCE = 32  # resamples whose weights of a few thousand rows stay in ca
 
 
 def average_ranks(values: Array) -> Array:
-    """Ranks from 1, equal values sharing the mean of theirs, (n,). No NaN."""
+    """Rank values from 1, (n,); equal values share their mean rank. No NaN."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     return np.asarray((ends - (counts - 1) / 2.0)[inverse.reshape(-1)], np.float64)
 
 
 def auroc(values: Array, right: Mask) -> float:
-    """P(value of a right row > value of a wrong row) + half P(equal), in [0, 1]; high: it separates.
+    """Return P(right value > wrong value) + half P(equal), in [0, 1]; high: the signal separates.
 
     NaN when no row is right or none is wrong.
     """
@@ -42,7 +42,7 @@ def auroc(values: Array, right: Mask) -> float:
 
 
 def auroc_use(area: Estimate) -> Use:
-    """What an AUROC is worth by its interval: one that holds 0.5 tells nothing, whatever the estimate."""
+    """Judge an AUROC by its interval: one that contains 0.5 tells nothing."""
     if area.low is None or area.high is None:
         return "unknown"
     if area.low > 0.5:
@@ -51,7 +51,7 @@ def auroc_use(area: Estimate) -> Use:
 
 
 class ResampledAuroc:
-    """AUROC of the same rows under many resamples of the questions they belong to."""
+    """Compute the AUROC of the same rows under many resamples of their questions."""
 
     def __init__(
         self, values: Array, right: Mask, questions: NDArray[np.int64], n_questions: int
@@ -73,11 +73,11 @@ class ResampledAuroc:
             self.sums = rows.reshape(-1, n_questions).astype(np.float64)
 
     def __call__(self, counts: Array) -> Array:
-        """The AUROC of every resample, (n_draws,); NaN where it holds one class only."""
+        """Return the AUROC of every resample, (n_draws,); NaN where it holds only one class."""
         return self.of(self.sums @ counts, counts)
 
     def of(self, sums: Array, counts: Array) -> Array:
-        """The same where ``self.sums @ counts`` (n_sums, n_draws) is at hand."""
+        """Return the same from ``self.sums @ counts`` (n_sums, n_draws)."""
         if len(self._right) == 0 or len(self._wrong) == 0:
             return np.full(counts.shape[1], np.nan)
         if len(sums):

@@ -1,7 +1,7 @@
 """Betting capital: evidence and intervals that stay valid at every look.
 
 Under the hypothesis no bet wins in expectation. So capital that starts at 1 ever reaches ``c`` with
-probability at most ``1 / c`` (Ville's inequality), and you may look after every observation.
+probability at most ``1 / c`` (Ville's inequality). You may look after every observation.
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ _MOST = 1e200
 
 
 class Monitor:
-    """One unit spread over gamblers and over the times at which they begin, and its alarm.
+    """Bet one unit, spread over gamblers and starting times, against a promise; raise its alarm.
 
-    A gambler who bets from the first observation on loses while nothing is wrong and finds a late
-    change too late. So the unit starts as a reserve, of which ``1 / log(e + n / 100)`` is left after n
-    observations; what leaves it is shared out to the gamblers before each observation:
-    ``c_n = f_n (c_(n-1) + entering_n)``. The sum is that over every starting time of the capital won
-    since, each weighted by what entered then. A change after n observations costs a factor of about
-    ``n log(n)^2``, in delay its logarithm.
+    A gambler who bets from the start loses while nothing is wrong, and finds a late change too late. So the
+    unit starts as a reserve; ``1 / log(e + n / 100)`` is left after n observations; what leaves it is shared
+    out to the gamblers before each observation: ``c_n = f_n (c_(n-1) + entering_n)``. The sum is that over
+    every starting time of the capital won since, each weighted by what entered then. A change after n
+    observations costs a factor of about ``n log(n)^2``, in delay its logarithm.
 
     Examples
     --------
@@ -58,7 +57,7 @@ class Monitor:
         self._alarmed_at: int | None = None
 
     def settle(self, factors: Sequence[float]) -> bool:
-        """What each gambler's stake became, of mean at most 1 and from 0; whether there is an alarm."""
+        """Multiply each gambler's stake by an outcome of mean at most 1, from 0; return the alarm."""
         before = _reserve(self._seen)
         self._seen += 1
         entering = (before - _reserve(self._seen)) / len(self._in_play)
@@ -74,32 +73,32 @@ class Monitor:
 
     @property
     def level(self) -> float:
-        """The probability of a false alarm, ever."""
+        """Return the probability of a false alarm, ever."""
         return self._level
 
     @property
     def capital(self) -> float:
-        """What one unit has become, from 0; high is evidence that the promise is broken."""
+        """Return the value of the unit, from 0; high is evidence that the promise is broken."""
         return sum(self._in_play) + _reserve(self._seen)
 
     @property
     def p_value(self) -> float:
-        """A bound on the chance of as much evidence by now or ever, were all well; in (0, 1]."""
+        """Bound the chance of so much evidence, now or ever, if the promise holds; in (0, 1]."""
         return 1.0 / self._greatest
 
     @property
     def seen(self) -> int:
-        """Answers taken."""
+        """Return the number of answers taken."""
         return self._seen
 
     @property
     def alarmed(self) -> bool:
-        """Whether there is or was an alarm."""
+        """Say whether an alarm was raised."""
         return self._alarmed_at is not None
 
     @property
     def alarmed_at(self) -> int | None:
-        """At which answer taken, from 1, the alarm was raised; ``None``: it was not."""
+        """Return the answer, from 1, that raised the alarm; ``None`` if none did."""
         return self._alarmed_at
 
 
@@ -116,7 +115,7 @@ _GRID, _REFINEMENTS = 33, 6  # an end to a billionth of the range
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnytimeMean:
-    """The mean of ``count`` values, and an interval that holds at all times; NaN: no value."""
+    """Hold a mean of ``count`` values with an interval that holds at all times; NaN: no value."""
 
     count: int
     estimate: float
@@ -125,10 +124,10 @@ class AnytimeMean:
 
 
 class MeanSequence:
-    """The mean of values in a known range, as they come.
+    """Track the mean of values in a known range, one by one.
 
-    The interval holds for values whose mean, given those before, stays the same. Where it changes, the lower
-    end lies below the greatest of these means and the upper end above the least, as surely.
+    The interval holds for values whose mean, given those before, stays the same. If it changes, the lower end
+    lies below the greatest of these means, with the same probability. The upper end lies above the least.
     """
 
     __slots__ = ("_counts", "_least", "_most")
@@ -138,7 +137,7 @@ class MeanSequence:
         self._counts: dict[float, int] = {}
 
     def take(self, value: float) -> None:
-        """One value more."""
+        """Take one more value."""
         if not self._least <= value <= self._most:
             raise UsageError(
                 f"a value must be from {self._least:g} to {self._most:g}, found {value!r}"
@@ -148,18 +147,18 @@ class MeanSequence:
 
     @property
     def count(self) -> int:
-        """How many values there were."""
+        """Return the number of values."""
         return sum(self._counts.values())
 
     @property
     def mean(self) -> float:
-        """Of the values; NaN: none."""
+        """Return the mean of the values; NaN without any."""
         if not self._counts:
             return math.nan
         return math.fsum(value * times for value, times in self._counts.items()) / self.count
 
     def at(self, level: float) -> AnytimeMean:
-        """The mean, with an interval that misses it ever with probability at most ``level``."""
+        """Return the mean and an interval that ever misses it with probability at most ``level``."""
         exact_level(level, "level")
         count, mean = self.count, self.mean
         if not count:
@@ -177,10 +176,10 @@ class MeanSequence:
 
 
 def log_capital(above: Array, times: Array, means: Array) -> Array:
-    """What a unit has become of bets that values in [0, 1] have a mean above each, its log, (n_means,).
+    """Return the log capital of bets that values in [0, 1] exceed each mean, (n_means,).
 
-    ``above`` (n,) are distinct values, ``times`` (n,) how often each came. A stake c of what could be lost
-    makes ``1 - c + c v / mean`` of the capital, so the result falls with the mean.
+    ``above`` (n,) are distinct values, ``times`` (n,) how often each came. A stake c multiplies the capital
+    by ``1 - c + c v / mean``, so the result falls with the mean.
     """
     ratios = above / means[:, None] - 1.0
     won = np.log1p(STAKES[:, None] * ratios[:, None, :]) @ times
@@ -189,7 +188,7 @@ def log_capital(above: Array, times: Array, means: Array) -> Array:
 
 
 def _limit(above: Array, times: Array, wanted: float) -> float:
-    """The greatest mean in [0, 1] above which bets have won so much, from below; 0: none."""
+    """Return the greatest mean, from below, against which bets won so much; 0 if none."""
     low, high = 0.0, float((above * times).sum() / times.sum())
     if high == 0.0:
         return 0.0

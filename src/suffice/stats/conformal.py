@@ -19,13 +19,13 @@ from suffice.stats.units import Array, Mask
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """Fires below ``value``, and at ``value`` with probability ``share``."""
+    """Fire below ``value``, and at ``value`` with probability ``share``."""
 
     value: float
     share: float = 0.0
 
     def fires(self, scores: Array, draws: Array) -> Mask:
-        """Where it fires; ``draws`` are uniform in [0, 1), of the scores' shape."""
+        """Say where it fires; ``draws`` are uniform in [0, 1), shaped like the scores."""
         below: Mask = scores < self.value
         if not self.share:
             return below
@@ -36,7 +36,7 @@ NEVER = Threshold(-math.inf)
 
 
 def exact_level(level: float | str | Fraction, name: str = "alpha") -> Fraction:
-    """An error level as the decimal it is written as, 0.29 as 29/100."""
+    """Return an error level as the exact fraction of its decimal, 0.29 as 29/100."""
     try:
         exact = level if isinstance(level, Fraction) else Fraction(Decimal(str(level)))
     except (ArithmeticError, ValueError) as error:
@@ -49,17 +49,17 @@ def exact_level(level: float | str | Fraction, name: str = "alpha") -> Fraction:
 
 
 def lower_rank(level: Fraction, n: int) -> int:
-    """floor(level (n + 1)): of n + 1 exchangeable scores at most a share ``level`` has a rank this low."""
+    """Return floor(level (n + 1)), the rank that at most a share ``level`` of exchangeable scores has."""
     return math.floor(level * (n + 1))
 
 
 def smallest_sample(level: Fraction) -> int:
-    """The least n whose rank at ``level`` is not 0."""
+    """Return the least n whose rank at ``level`` is not 0."""
     return math.ceil(1 / level) - 1
 
 
 def lower_order_statistic(values: Array, level: Fraction) -> float:
-    """The :func:`lower_rank`-th smallest of ``values`` (n,); -inf for rank 0, +inf for rank n + 1.
+    """Return the :func:`lower_rank`-th smallest of ``values`` (n,); -inf for rank 0, +inf for n + 1.
 
     A new exchangeable value lies strictly below it with probability at most ``level``.
     """
@@ -72,13 +72,12 @@ def lower_order_statistic(values: Array, level: Fraction) -> float:
 
 
 def tied_threshold(values: Array, level: Fraction, *, randomised: bool) -> Threshold:
-    """The threshold that fires on at most a share ``level`` of exchangeable values.
+    """Return the threshold that fires on at most a share ``level`` of exchangeable values.
 
-    With k the rank and v the k-th smallest, it fires below v; ``randomised`` also at v, with
-    probability (k - b) / (e + 1), where b values lie below v and e are v. The share it fires on is
-    then exactly k / (n + 1), however many are tied. Rank 0 never fires; rank n + 1 counts as rank n.
-    ``values`` (n,) may be undefined (NaN) in part: those count in n as the largest, since they never
-    fire.
+    With k the rank and v the k-th smallest, it fires below v; ``randomised`` fires also at v, with
+    probability (k - b) / (e + 1): b values lie below v, and e equal v. The share it fires on is then exactly
+    k / (n + 1), however many are tied. Rank 0 never fires; rank n + 1 counts as rank n. ``values`` (n,) may
+    be undefined (NaN) in part: those count in n as the largest, since they never fire.
     """
     n = len(values)
     rank = min(lower_rank(level, n), n)

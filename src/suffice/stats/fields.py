@@ -12,7 +12,7 @@ from suffice.errors import DataError
 
 
 def map_fields(document: object, what: str, allowed: tuple[str, ...]) -> Mapping[str, Any]:
-    """The object itself, when it is one and has no other fields than ``allowed``."""
+    """Return the value if it is an object with only the fields in ``allowed``."""
     if not isinstance(document, Mapping):
         raise DataError(f"{what} is an object with {', '.join(allowed)}; found {document!r}")
     unknown = sorted(set(document) - set(allowed))
@@ -24,7 +24,7 @@ def map_fields(document: object, what: str, allowed: tuple[str, ...]) -> Mapping
 
 
 def number(value: object, column: str) -> float:
-    """A number as a float; ``"inf"`` and ``"-inf"`` are some, JSON's true and false are none."""
+    """Read a number as a float; accept ``"inf"`` and ``"-inf"`` but not true and false."""
     if value in ("inf", "-inf"):
         return float(str(value))
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -36,31 +36,31 @@ def number(value: object, column: str) -> float:
 
 
 def whole(value: object, column: str, least: int = 0) -> int:
-    """A whole number from ``least`` to 2^53; JSON's true and false are none."""
+    """Read a whole number from ``least`` to 2^53; refuse true and false."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= 2**53:
         raise DataError(f"must be a whole number from {least}, found {value!r}", column=column)
     return value
 
 
 def number_or_none(value: object, column: str) -> float | None:
-    """A number or null."""
+    """Read a number or null."""
     return None if value is None else number(value, column)
 
 
 def known(value: float) -> float | None:
-    """A number as JSON has it: ``None`` for NaN."""
+    """Return a number for JSON: ``None`` for NaN."""
     return None if math.isnan(value) else float(value)
 
 
 def numbers(values: object, column: str) -> tuple[float, ...]:
-    """A list of numbers."""
+    """Read a list of numbers."""
     if not isinstance(values, list | tuple):
         raise DataError(f"must be a list of numbers, found {values!r}", column=column)
     return tuple(number(value, column) for value in values)
 
 
 def probability_or_none(value: object, column: str) -> float | None:
-    """A number in [0, 1] or null."""
+    """Read a number in [0, 1] or null."""
     read = number_or_none(value, column)
     if read is not None and not 0.0 <= read <= 1.0:
         raise DataError(f"must be null or in [0, 1], found {value!r}", column=column)
@@ -78,7 +78,7 @@ def check_points(x: Sequence[float]) -> None:
 
 
 def finite(value: object, column: str) -> float:
-    """A finite number."""
+    """Read a finite number."""
     read = number(value, column)
     if not math.isfinite(read):
         raise DataError(f"must be finite, found {read!r}", column=column)
@@ -87,13 +87,13 @@ def finite(value: object, column: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """An object of a document, read field by field."""
+    """Read an object of a document field by field."""
 
     document: Mapping[str, Any]
     within: str = ""
 
     def column(self, name: str) -> str:
-        """The place of a field."""
+        """Return the place of a field, for errors."""
         return f"{self.within}.{name}" if self.within else name
 
     def need(self, *names: str) -> None:
@@ -103,7 +103,7 @@ class Fields:
                 raise DataError("is missing", column=self.column(name))
 
     def of(self, name: str, kind: type, default: Any = None) -> Any:
-        """A field of that kind."""
+        """Read a field by a function."""
         value = self.document.get(name, default)
         if value is None and default is None:
             return None
@@ -112,11 +112,11 @@ class Fields:
         return value
 
     def part(self, name: str) -> Fields:
-        """An object in it, empty where there is none."""
+        """Read an object inside it; empty if absent."""
         return Fields(self.of(name, dict) or {}, self.column(name))
 
     def one_of(self, name: str, allowed: Collection[str], default: Any = None) -> Any:
-        """One of these words."""
+        """Read one of these words."""
         value = self.document.get(name, default)
         if not isinstance(value, str | None) or value not in allowed:
             raise DataError(
@@ -125,7 +125,7 @@ class Fields:
         return value
 
     def strings(self, name: str) -> tuple[str, ...] | None:
-        """A list of strings; ``None`` where there is none."""
+        """Read a list of strings; ``None`` if absent."""
         values = self.of(name, list)
         if values is None:
             return None
@@ -134,14 +134,14 @@ class Fields:
         return tuple(values)
 
     def number(self, name: str, default: float | None = None) -> float:
-        """A finite number."""
+        """Read a finite number."""
         return finite(self.document.get(name, default), self.column(name))
 
     def number_or_none(self, name: str) -> float | None:
-        """A number or null."""
+        """Read a number or null."""
         return number_or_none(self.document.get(name), self.column(name))
 
     def numbers(self, name: str) -> dict[str, float]:
-        """An object of finite numbers; empty where there is none."""
+        """Read an object of finite numbers; empty if absent."""
         part = self.part(name)
         return {key: part.number(key) for key in part.document}

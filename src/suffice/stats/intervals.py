@@ -1,8 +1,8 @@
 """Intervals of means over questions: the paired bootstrap, and sums of large records.
 
-The mean of more than :data:`SUMS_ABOVE` questions is nearly normal (central limit theorem). Its covariance
-is that of the columns, divided by the number of questions, as for the paired bootstrap's means. So draws
-of all means need only sums and products of the columns, which add up over parts of a record.
+The mean of more than :data:`SUMS_ABOVE` questions is nearly normal (central limit theorem). Its covariance is
+that of the columns, divided by the number of questions, as for the paired bootstrap's means. So draws of all
+means need only sums and products of the columns. These add up over parts of a record.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_UNDEFINED = 0.05  # of the draws; beyond it the percentiles would describe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A point estimate with its 95% percentile interval.
+    """Hold a point estimate with its 95% percentile interval.
 
     ``estimate`` is ``None`` where it is undefined, ``low`` and ``high`` also where too few resamples
     define it; ``reason`` then says why.
@@ -35,12 +35,12 @@ class Estimate:
 
 
 def undefined(reason: str) -> Estimate:
-    """No value, and why."""
+    """Return an estimate without a value, and why."""
     return Estimate(estimate=None, reason=reason)
 
 
 def from_draws(value: float, draws: Array) -> Estimate:
-    """The 2.5 and 97.5 percentiles of the draws (n_draws,) around ``value``."""
+    """Return ``value`` with the 2.5 and 97.5 percentiles of the draws (n_draws,)."""
     if math.isnan(value):
         return undefined("undefined")
     defined = draws[~np.isnan(draws)]
@@ -54,7 +54,7 @@ def from_draws(value: float, draws: Array) -> Estimate:
 
 
 def difference(later: tuple[Estimate, Array], earlier: tuple[Estimate, Array]) -> Estimate:
-    """``later`` minus ``earlier``, each an estimate with its draws from independent resamples."""
+    """Subtract ``earlier`` from ``later``, estimates with draws from independent resamples."""
     for estimate, _ in (later, earlier):
         if estimate.estimate is None:
             return undefined(estimate.reason or "undefined")
@@ -75,17 +75,17 @@ _DIGITS = 6  # in which shares differ when the next column is chosen: rounding m
 
 
 def from_sums(n_questions: int) -> bool:
-    """Whether intervals over so many questions come from sums."""
+    """Say whether intervals over so many questions come from sums."""
     return n_questions > SUMS_ABOVE
 
 
 def draws_in_words(n_questions: int) -> str:
-    """What the draws behind intervals over so many questions are called."""
+    """Name the kind of draws behind intervals over so many questions."""
     return "draws by sums" if from_sums(n_questions) else "paired resamples"
 
 
 def question_blocks(n_questions: int, n_columns: int) -> Iterator[slice]:
-    """Questions to work on at a time: all up to :data:`SUMS_ABOVE`, else few enough for so many columns."""
+    """Return how many questions to work on at a time: all up to :data:`SUMS_ABOVE`, else fewer."""
     few = max(64, _CELLS // max(n_columns, 1) // 64 * 64)  # bits of 64 questions are one word
     step = few if from_sums(n_questions) else max(1, n_questions)
     return (slice(start, min(start + step, n_questions)) for start in range(0, n_questions, step))
@@ -93,7 +93,7 @@ def question_blocks(n_questions: int, n_columns: int) -> Iterator[slice]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Sums:
-    """Sums of columns over questions, and of the products of their deviations from the mean."""
+    """Hold sums of columns over questions, and of products of their deviations from the mean."""
 
     n: int
     total: Array
@@ -101,12 +101,12 @@ class Sums:
 
     @classmethod
     def none(cls, n_columns: int) -> Sums:
-        """Of no question."""
+        """Return the sums of no question."""
         return cls(n=0, total=np.zeros(n_columns), products=np.zeros((n_columns, n_columns)))
 
     @classmethod
     def of(cls, values: NDArray[np.float64 | np.bool_]) -> Sums:
-        """Those of columns (n_questions, n_columns), summed block by block."""
+        """Sum columns (n_questions, n_columns) block by block."""
         n_questions, n_columns = values.shape
         return cls.by_blocks(n_questions, n_columns, lambda rows: values[rows])
 
@@ -117,7 +117,7 @@ class Sums:
         n_columns: int,
         block: Callable[[slice], NDArray[np.float64 | np.bool_]],
     ) -> Sums:
-        """The same where ``block`` gives the columns of some questions, (n_rows, n_columns)."""
+        """Sum columns that ``block`` returns for some questions, (n_rows, n_columns)."""
         sums = cls.none(n_columns)
         for start in range(0, n_questions, _ROWS):
             values = np.asarray(block(slice(start, min(start + _ROWS, n_questions))), np.float64)
@@ -129,7 +129,7 @@ class Sums:
         return sums
 
     def add(self, other: Sums) -> Sums:
-        """Those of both parts' questions together (Chan, Golub and LeVeque 1983)."""
+        """Join the sums of two groups of questions (Chan, Golub and LeVeque 1983)."""
         if not self.n or not other.n:
             return other if not self.n else self
         n = self.n + other.n
@@ -141,12 +141,12 @@ class Sums:
 
     @property
     def mean(self) -> Array:
-        """Of every column, (n_columns,)."""
+        """Return the mean of every column, (n_columns,)."""
         return np.asarray(self.total / self.n)
 
     @property
     def error(self) -> Array:
-        """Standard errors of the means as the bootstrap has them, (n_columns,); 0: no spread."""
+        """Return the bootstrap's standard errors of the means, (n_columns,); 0: no spread."""
         error = np.sqrt(np.diagonal(self.products)) / self.n
         return np.where(self._flat, 0.0, error)
 
@@ -156,7 +156,7 @@ class Sums:
         return np.asarray(spread <= _FLAT * np.maximum(np.abs(self.mean), 1e-6))
 
     def less(self, reference: int) -> tuple[Array, Array]:
-        """Means of the columns minus one of them, and their standard errors, (n_columns,) each."""
+        """Return the means minus one column's mean, and their standard errors, (n_columns,) each."""
         own = np.diagonal(self.products)
         both = own + own[reference]
         apart = both - 2.0 * self.products[reference]
@@ -164,7 +164,7 @@ class Sums:
         return self.mean - self.mean[reference], np.sqrt(apart) / self.n
 
     def draws(self, *, resamples: int = 1000, seed: int = 42) -> Array:
-        """Draws of the means, (resamples, n_columns): normal, with the covariance of the bootstrap's."""
+        """Draw means, (resamples, n_columns): normal, with the bootstrap's covariance."""
         spread = np.sqrt(np.diagonal(self.products))
         known = np.flatnonzero(~np.isnan(spread))
         varied = known[~self._flat[known]]
@@ -183,7 +183,7 @@ class Sums:
 
 
 def _root(correlation: Array) -> Array:
-    """A matrix (n, rank) that times its own transpose is ``correlation`` (n, n), which may be singular."""
+    """Return a matrix (n, rank) whose product with its transpose is ``correlation`` (n, n)."""
     # Cholesky, the greatest share left next: rounding turns it no further than itself, eigenvectors anywhere
     n = len(correlation)
     left, root = np.ones(n), np.zeros((n, n))
@@ -200,7 +200,7 @@ def _root(correlation: Array) -> Array:
 
 
 def _alike(rows: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Rows that are equal but for rounding: the first of each kind, and of every row its kind."""
+    """Return the first of each kind of row, equal up to rounding, and the kind of every row."""
     near = np.round(rows, 10)
     _, first, kind = np.unique(near, axis=0, return_index=True, return_inverse=True)
     return first, kind.reshape(-1)
@@ -212,7 +212,7 @@ _MAX_CELLS = 4_000_000  # indices drawn at a time
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """A point estimate with its 95% percentile interval; the estimate is the plain one."""
+    """Hold the plain point estimate with its 95% percentile interval."""
 
     estimate: float
     low: float
@@ -226,7 +226,7 @@ def resampled_counts(
     seed: int = 42,
     units: NDArray[np.intp] | None = None,
 ) -> Iterator[Array]:
-    """How often each question is drawn, in blocks of resamples (n_draws, n_questions)."""
+    """Count how often each question is drawn, in blocks of (n_draws, n_questions)."""
     if units is not None:
         unit = numbered_units(units)
         for drawn in resampled_counts(int(unit.max()) + 1, resamples=resamples, seed=seed):
@@ -245,7 +245,7 @@ def resampled_counts(
 
 
 def resampled_means(values: Array, *, resamples: int = 1000, seed: int = 42) -> Array:
-    """Column means over resampled questions, (resamples, n_columns), of values (n_questions, n_columns).
+    """Return column means over resampled questions, (resamples, n_columns).
 
     Questions are sorted by id, and the draws ``default_rng(seed).integers(0, n, size=(resamples, n))``
     (METHODS 1; published), the same for every column; of more than ``SUMS_ABOVE`` they come from sums.
@@ -265,13 +265,13 @@ def resampled_means(values: Array, *, resamples: int = 1000, seed: int = 42) -> 
 def with_rare_weights(
     draws: Array, values: Array, largest: Array, *, centred: bool = False, seed: int = 42
 ) -> Array:
-    """Draws of weighted means as wide as what a few questions of great weight leave open.
+    """Widen draws of weighted means where a few questions have great weight.
 
-    A resample holds no weighted question that the sample lacks, so where few stand for many its percentiles
-    are too narrow: with 2 expected to count, of 40 explored, 91 intervals of 100 cover. To every draw is
-    added what Gamma(1/2) more such questions would bring: Jeffreys' prior for the rate of a rare event.
-    ``largest`` (n_columns,) is the greatest weight in each, 0 where none is weighted; columns of equal values
-    get the same. Values that differ from what was expected (``centred``) get it to either side, with as much
+    A resample has only weighted questions of the sample, so if few stand for many its percentiles are too
+    narrow: with 2 expected to count, of 40 explored, 91 intervals of 100 cover. To every draw is added what
+    Gamma(1/2) more such questions would bring: Jeffreys' prior for the rate of a rare event. ``largest``
+    (n_columns,) is the greatest weight in each, 0 where none is weighted; columns of equal values get the
+    same. Values that differ from what was expected (``centred``) get it to either side, with as much
     variance.
     """
     if not largest.any():
@@ -285,6 +285,6 @@ def with_rare_weights(
 
 
 def percentile_interval(estimate: float, draws: Array) -> Interval:
-    """The 2.5 and 97.5 percentiles of the draws around the plain estimate."""
+    """Return the 2.5 and 97.5 percentiles of the draws around the plain estimate."""
     low, high = np.percentile(draws, [2.5, 97.5])
     return Interval(estimate=estimate, low=float(low), high=float(high))

@@ -21,7 +21,7 @@ _FLAT = 1e-12  # gradient, in rows, below which the fit is done
 
 
 def sigmoid(logit: float) -> float:
-    """``1 / (1 + exp(-logit))`` in [0, 1], without overflow; NaN stays NaN."""
+    """Return ``1 / (1 + exp(-logit))`` in [0, 1], without overflow; NaN stays NaN."""
     if logit < 0:
         rising = math.exp(logit)
         return rising / (1.0 + rising)
@@ -29,7 +29,7 @@ def sigmoid(logit: float) -> float:
 
 
 def sigmoids(logits: Array) -> Array:
-    """:func:`sigmoid` of every number, shape kept, bit for bit."""
+    """Return :func:`sigmoid` of every number, same shape, bit for bit."""
     # of single numbers: an array's may differ in the last bit, and a replayed decision must be the live one
     flat = logits.ravel()
     falling = np.fromiter(map(math.exp, (-np.abs(flat)).data), np.float64, flat.size)
@@ -39,7 +39,7 @@ def sigmoids(logits: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class LogisticFit:
-    """``P(y = 1) = sigmoid(intercept + features @ weights)``; weights per unit of each feature."""
+    """Hold ``P(y = 1) = sigmoid(intercept + features @ weights)``; weights per unit of each feature."""
 
     intercept: float
     weights: tuple[float, ...]
@@ -48,13 +48,13 @@ class LogisticFit:
 def fit_logistic(
     features: ArrayLike, y: ArrayLike, *, penalty: float = 1.0, row_weights: ArrayLike | None = None
 ) -> LogisticFit:
-    """Ridge logistic regression of ``y`` on standardised features.
+    """Fit a ridge logistic regression of ``y`` on standardized features.
 
-    Minimises the sum of the rows' cross-entropies plus ``penalty / 2`` times the squared weights of
-    the standardised features, the intercept free; as scikit-learn's ``LogisticRegression(C=1/penalty)``
-    behind a ``StandardScaler``. A constant feature gets weight 0. With one class of outcome all
-    weights are 0 and the intercept is the logit of ``(n1 + 1) / (n + 2)``. With ``row_weights`` a row
-    counts so often, in means, spreads and cross-entropies alike.
+    It minimizes the rows' cross-entropies plus ``penalty / 2`` times the squared weights of standardized
+    features; the intercept is free. It equals scikit-learn's ``LogisticRegression(C=1/penalty)`` behind a
+    ``StandardScaler``. A constant feature gets weight 0. With one class of outcome all weights are 0. The
+    intercept is then the logit of ``(n1 + 1) / (n + 2)``. With ``row_weights`` a row counts so often, in
+    means, spreads and cross-entropies alike.
     """
     x, targets = np.asarray(features, np.float64), np.asarray(y, np.float64)
     if x.ndim != 2 or targets.shape != (len(x),) or not len(x):
@@ -101,7 +101,7 @@ def _row_weights(counts: ArrayLike | None, n: int) -> Array:
 def least_cross_entropy(
     design: Array, targets: Array, ridge: Array, row_weights: Array | None = None
 ) -> Array:
-    """Weights (k,) of least penalised cross-entropy for ``design`` (k, n); the loss falls at every step."""
+    """Minimize penalized cross-entropy over weights (k,) for ``design`` (k, n), falling at every step."""
     counts = np.ones(len(targets)) if row_weights is None else row_weights
     mean = np.average(targets, weights=counts)
     weights = np.zeros(len(ridge))
@@ -139,10 +139,10 @@ _MOST_FEATURES = 8
 def fit_rising_logistic(
     features: ArrayLike, y: ArrayLike, *, penalty: float = 1.0, row_weights: ArrayLike | None = None
 ) -> LogisticFit:
-    """:func:`suffice.stats.logistic.fit_logistic` with every weight at least 0.
+    """Fit as :func:`suffice.stats.logistic.fit_logistic`, with every weight at least 0.
 
-    The loss is convex, so the constrained optimum is the unconstrained one over the features whose
-    weights are not 0 there: of all subsets whose own fit has no negative weight, the best one.
+    The loss is convex, so the constrained optimum is the unconstrained one over features with nonzero
+    weights: of all subsets whose own fit has no negative weight, the best one.
     """
     x, targets = np.asarray(features, np.float64), np.asarray(y, np.float64)
     if x.ndim != 2 or x.shape[1] > _MOST_FEATURES:
@@ -165,7 +165,7 @@ def fit_rising_logistic(
 
 
 def _centre_and_spread(x: Array, counts: Array) -> tuple[Array, Array]:
-    """Of every feature over all rows, (k,)."""
+    """Return center and spread of every feature, (k,) each."""
     centre = np.average(x, axis=0, weights=counts)
     return centre, np.sqrt(np.average((x - centre) ** 2, axis=0, weights=counts))
 
@@ -175,10 +175,10 @@ def _cross_entropy(targets: Array, logits: Array, counts: Array) -> float:
 
 
 def predicted_by_others(inputs: Array, targets: Array, known: Mask, otherwise: Array) -> Array:
-    """What ridge regression on ``inputs`` (n, n_inputs) predicts of each of ``targets`` (n,), (n,).
+    """Predict each of ``targets`` (n,) by ridge regression on ``inputs`` (n, n_inputs) of the others.
 
-    Those ``known`` are learnt from, and none is for its own prediction (leaving one out, in closed form), so
-    that a prediction does not depend on whether its own target is known. Inputs are standardised and the
+    It learns from the ``known`` targets, but never for a target's own prediction (leave-one-out, in closed
+    form). So a prediction does not depend on whether its own target is known. Inputs are standardised and the
     penalty is 5 squared slopes. Where fewer than 10 others are known it is their mean, where none is
     ``otherwise``.
     """

@@ -30,13 +30,13 @@ _PLAIN = "isotonic"  # what a map without a kind is
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedMap:
-    """A map that is kept as numbers: its fields are lists of numbers and numbers."""
+    """Hold a map as numbers and lists of numbers."""
 
     kind: ClassVar[str]
     title: ClassVar[str]
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object; :meth:`from_json` gives back the same bits."""
+        """Return a JSON object; :meth:`from_json` restores the same bits."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         document = {} if self.kind == _PLAIN else {"kind": self.kind}
         return document | {
@@ -46,7 +46,7 @@ class FittedMap:
 
     @classmethod
     def from_json(cls, document: object) -> Self:
-        """The map of a JSON object."""
+        """Read the map from a JSON object."""
         names = () if cls.kind == _PLAIN else ("kind",)
         parts = map_fields(document, cls.title, (*names, *(field.name for field in fields(cls))))
         read: dict[str, Any] = {}
@@ -62,21 +62,21 @@ class FittedMap:
 
 @dataclass(frozen=True, slots=True)
 class PerRoundCalibrator:
-    """Maps a signal to P(EM = 1), each round by its own fit."""
+    """Map a signal to P(EM = 1), with its own fit for each round."""
 
     maps: tuple[Calibrator, ...] = ()
     absent: float | None = None
     beyond: Calibrator | None = None
 
     def predict(self, round_number: int, values: Array) -> Array:
-        """Probabilities of one round's values, same shape, NaN where undefined."""
+        """Return probabilities of one round's values, same shape; NaN if undefined."""
         fitted = self.maps[round_number - 1] if round_number <= len(self.maps) else self.beyond
         if fitted is not None:
             return fitted.predict(values)
         return np.full(values.shape, math.nan if self.absent is None else self.absent)
 
     def predict_rounds(self, values: Array) -> Array:
-        """Probabilities of every round's values, (n_questions, n_rounds), stored round-major."""
+        """Return probabilities of every round's values, (n_questions, n_rounds), round-major."""
         predicted = np.empty(values.shape[::-1])
         for index, column in enumerate(values.T):
             predicted[index] = self.predict(index + 1, column)
@@ -85,7 +85,7 @@ class PerRoundCalibrator:
 
 # --- documents ------------------------------------------------------------------------------------
 def read_map(document: object) -> Calibrator:
-    """The map of a JSON object; without ``kind`` an isotonic one."""
+    """Read a map from a JSON object; without ``kind`` it is isotonic."""
     kind = document.get("kind", _PLAIN) if isinstance(document, Mapping) else _PLAIN
     if not isinstance(kind, str) or kind not in _MAPS:
         raise DataError(f"unknown map {kind!r}; known: {', '.join(sorted(_MAPS))}", column="kind")
@@ -95,7 +95,7 @@ def read_map(document: object) -> Calibrator:
 
 
 def calibrator_document(calibrator: PerRoundCalibrator) -> dict[str, Any]:
-    """A calibrator as its part of a policy file."""
+    """Return a calibrator as a part of a policy file."""
     document: dict[str, Any] = {
         "absent": calibrator.absent,
         "rounds": [fitted_map.to_json() for fitted_map in calibrator.maps],
@@ -106,7 +106,7 @@ def calibrator_document(calibrator: PerRoundCalibrator) -> dict[str, Any]:
 
 
 def read_calibrator(document: object, column: str) -> PerRoundCalibrator:
-    """The calibrator that :func:`calibrator_document` wrote; ``column`` is its place in the file."""
+    """Read what :func:`calibrator_document` returned; ``column`` is its place in the file."""
     if not isinstance(document, dict) or not isinstance(document.get("rounds"), list):
         raise DataError('must be an object with a list "rounds"', column=column)
     beyond = document.get("beyond")
@@ -135,7 +135,7 @@ STRENGTH = 50.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsotonicMap(FittedMap):
-    """A fitted non-decreasing map into [0, 1]: linear between breakpoints, constant outside."""
+    """Hold a non-decreasing map into [0, 1]: linear between breakpoints, constant outside."""
 
     kind: ClassVar[str] = "isotonic"
     title: ClassVar[str] = "an isotonic map"
@@ -163,7 +163,7 @@ class IsotonicMap(FittedMap):
         probability_or_none(self.undefined, "undefined")
 
     def predict(self, values: ArrayLike) -> Array:
-        """The map at every value, shape kept."""
+        """Return the map at every value, same shape."""
         given = np.asarray(values, np.float64)
         source, undefined = given.ravel(), math.nan if self.undefined is None else self.undefined
         if not self.x:
@@ -180,7 +180,7 @@ class IsotonicMap(FittedMap):
 
 
 def _fit_rows(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array, float]:
-    """Values and outcomes of rows that define both, (n_usable,), and the mean outcome of labelled ones."""
+    """Return values and outcomes of rows with both, (n_usable,), and the labeled rows' mean outcome."""
     values, outcomes = np.asarray(x, np.float64).ravel(), np.asarray(y, np.float64).ravel()
     if values.shape != outcomes.shape:
         raise DataError(f"{values.size} signal values for {outcomes.size} outcomes", column="y")
@@ -194,7 +194,7 @@ def _fit_rows(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array, float]:
 
 
 def constant_map(mean: float, undefined: float | None = None) -> IsotonicMap:
-    """The map of rounds that cannot be fitted: ``mean`` everywhere; an empty map for NaN."""
+    """Return a map that is ``mean`` everywhere, for rounds without a fit; NaN gives an empty map."""
     if math.isnan(mean):
         return IsotonicMap(x=(), y=(), undefined=undefined)
     return IsotonicMap(x=(0.0,), y=(mean,), undefined=None if undefined is None else mean)
@@ -203,13 +203,13 @@ def constant_map(mean: float, undefined: float | None = None) -> IsotonicMap:
 def fit_isotonic(
     x: ArrayLike, y: ArrayLike, *, minimum_rows: int = MINIMUM_ROWS, undefined: float | None = None
 ) -> IsotonicMap:
-    """Least-squares non-decreasing fit of ``y`` on ``x``.
+    """Fit a non-decreasing map of ``y`` on ``x`` by least squares.
 
     Rows with equal x are averaged first; then neighbours that fall are pooled. With fewer than
-    ``minimum_rows`` rows where both are defined, or one distinct x, the map is the constant mean of
-    y over all labelled rows, those without x included; without a labelled row it is empty and maps
-    everything to ``undefined``, which is what NaN maps to (``None``: NaN; else a constant map maps NaN to
-    its constant, as the published code of paper 0 does).
+    ``minimum_rows`` rows with both, or one distinct x, the map is constant. Its value is the mean of y over
+    all labeled rows, those without x included; without a labelled row it is empty and maps everything to
+    ``undefined``, which is what NaN maps to (``None``: NaN; else a constant map maps NaN to its constant, as
+    the published code of paper 0 does).
 
     >>> fit_isotonic([1, 2, 3, 4, 5], [0, 1, 0, 1, 1])
     IsotonicMap(x=(1.0, 2.0, 3.0, 4.0, 5.0), y=(0.0, 0.5, 0.5, 1.0, 1.0), undefined=None)
@@ -229,7 +229,7 @@ def fit_isotonic(
 
 
 def _pooled(sums: Array, counts: Array) -> Array:
-    """Pool adjacent violators, (n_distinct,): whatever does not rise is one block with what follows."""
+    """Pool adjacent violators, (n_distinct,)."""
     # runs at once while they grow fewer, then one by one; sums of 0 and 1 are whole: no order changes a bit
     lengths = np.ones(len(sums), np.int64)  # distinct x of each block
     while True:
@@ -255,7 +255,7 @@ def _pooled(sums: Array, counts: Array) -> Array:
 def fit_per_round(
     values: Array, em: Array, *, minimum_rows: int = MINIMUM_ROWS, undefined: float | None = None
 ) -> tuple[IsotonicMap, ...]:
-    """One :func:`fit_isotonic` a round (paper 0)."""
+    """Fit one :func:`fit_isotonic` per round (paper 0)."""
     if values.shape != em.shape:
         raise DataError(f"signal of shape {values.shape} for outcomes of shape {em.shape}")
     return tuple(
@@ -265,7 +265,7 @@ def fit_per_round(
 
 
 def mix(first: IsotonicMap, second: IsotonicMap, weight: float) -> IsotonicMap:
-    """The map ``weight * first + (1 - weight) * second``, which is again an isotonic one."""
+    """Return the isotonic map ``weight * first + (1 - weight) * second``."""
     if not 0.0 <= weight <= 1.0:
         raise UsageError(f"a weight must be in [0, 1], found {weight!r}")
     if not first.x or weight == 0.0:
@@ -287,7 +287,7 @@ def mix(first: IsotonicMap, second: IsotonicMap, weight: float) -> IsotonicMap:
 def fit_shrunken(
     values: Array, em: Array, *, strength: float = STRENGTH, undefined: float | None = None
 ) -> PerRoundCalibrator:
-    """Each round's isotonic map, mixed with the global one by ``n_t / (n_t + strength)``."""
+    """Fit each round's isotonic map, mixed with the global one by ``n_t / (n_t + strength)``."""
     if not 0.0 <= strength < math.inf:
         raise UsageError(f"the strength must be a finite number from 0, found {strength!r}")
     own = fit_per_round(values, em, undefined=undefined)
@@ -306,7 +306,7 @@ _LARGEST = float(np.finfo(np.float64).max)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogisticMap(FittedMap):
-    """A fitted map ``1 / (1 + exp(-(slope * value + intercept)))``, into [0, 1]."""
+    """Hold a map ``1 / (1 + exp(-(slope * value + intercept)))`` into [0, 1]."""
 
     kind: ClassVar[str] = "logistic"
     title: ClassVar[str] = "a logistic map"
@@ -324,7 +324,7 @@ class LogisticMap(FittedMap):
         probability_or_none(self.undefined, "undefined")
 
     def predict(self, values: ArrayLike) -> Array:
-        """The map at every value, shape kept."""
+        """Return the map at every value, same shape."""
         source = np.asarray(values, np.float64)
         within = np.clip(source, -_LARGEST, _LARGEST)
         with np.errstate(over="ignore"):
@@ -336,13 +336,12 @@ class LogisticMap(FittedMap):
 def fit_platt(
     x: ArrayLike, y: ArrayLike, *, undefined: float | None = None
 ) -> LogisticMap | IsotonicMap:
-    """Logistic fit of ``y`` on ``x`` by maximum likelihood with Platt's smoothed targets.
+    """Fit a logistic map of ``y`` on ``x`` by maximum likelihood with Platt's smoothed targets.
 
-    A right answer counts as ``(N1 + 1) / (N1 + 2)`` and a wrong one as ``1 / (N0 + 2)``, where N1 and
-    N0 are their numbers, so that separable data give finite numbers. With fewer than five rows where
-    both are defined, one distinct x or one class of outcome, the map is the constant mean of y over
-    all labelled rows, as in :func:`~suffice.stats.maps.fit_isotonic`. The direction of the
-    signal is found, not assumed: see ``slope`` of :class:`LogisticMap`.
+    A right answer counts as ``(N1 + 1) / (N1 + 2)`` and a wrong one as ``1 / (N0 + 2)``. N1 and N0 are their
+    numbers. So separable data give finite numbers. With fewer than five rows with both, one distinct x or one
+    class of outcome, the map is constant. Its value is that of :func:`~suffice.stats.maps.fit_isotonic`. The
+    direction of the signal is found, not assumed: see ``slope`` of :class:`LogisticMap`.
 
     Three right of six, smoothed to 0.8 and 0.2, rise from about 0.2 to about 0.8:
 
@@ -379,7 +378,7 @@ def _logistic(values: Array, outcomes: Array, undefined: float | None) -> Logist
 # --- Venn-Abers -----------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepMap(FittedMap):
-    """A fitted map into [0, 1] with a value at each of its points and one between any two."""
+    """Hold a map into [0, 1] with one value at each point and one between any two."""
 
     kind: ClassVar[str] = "step"
     title: ClassVar[str] = "a step map"
@@ -411,7 +410,7 @@ class StepMap(FittedMap):
         probability_or_none(self.undefined, "undefined")
 
     def predict(self, values: ArrayLike) -> Array:
-        """The map at every value, shape kept."""
+        """Return the map at every value, same shape."""
         flat = np.asarray(values, np.float64)
         source = flat.ravel()
         x, between = np.array(self.x), np.array(self.between)
@@ -428,7 +427,7 @@ _Blocks = tuple[float, float, Any] | None  # sum, count, and the next block furt
 
 
 def multiprobabilities(sums: Array, counts: Array) -> tuple[Array, Array]:
-    """(p0, p1) in every gap between calibration values, each (n_distinct + 1,)."""
+    """Return (p0, p1) in every gap between calibration values, each (n_distinct + 1,)."""
     # violators may be pooled in any order: those beside a gap once for all gaps, then the row that is added
     rows = list(zip(sums.tolist(), counts.tolist(), strict=True))
     below = _stacked(rows, falls=lambda outer, inner: outer >= inner)
@@ -441,7 +440,7 @@ def multiprobabilities(sums: Array, counts: Array) -> tuple[Array, Array]:
 def _stacked(
     rows: Sequence[tuple[float, float]], falls: Callable[[float, float], bool]
 ) -> list[_Blocks]:
-    """Blocks of the first i rows, nearest first, for every i from 0; the lists share their tails."""
+    """Return the blocks of the first i rows for every i, nearest first, as shared lists."""
     blocks: _Blocks = None
     stacks = [blocks]
     for total, count in rows:
@@ -454,7 +453,7 @@ def _stacked(
 
 
 def _added(label: float, below: _Blocks, above: _Blocks) -> float:
-    """The isotonic value of one row with this label between the two."""
+    """Return the isotonic value of a row with this label between the two."""
     total, count = label, 1.0
     while True:
         if below is not None and below[0] / below[1] >= total / count:
@@ -468,11 +467,11 @@ def _added(label: float, below: _Blocks, above: _Blocks) -> float:
 def fit_venn_abers(
     x: ArrayLike, y: ArrayLike, *, undefined: float | None = None
 ) -> StepMap | IsotonicMap:
-    """The merged Venn-Abers probability of a right answer, as a step map.
+    """Fit the merged Venn-Abers probability of a right answer, as a step map.
 
-    Never 0 or 1: n rows that are all wrong still leave 1 / (n + 2) or more. With fewer than five
-    rows where both are defined, or one distinct x, the map is the constant mean of y over all
-    labelled rows, as in :func:`~suffice.stats.maps.fit_isotonic`.
+    Never 0 or 1: n rows that are all wrong still leave 1 / (n + 2) or more. With fewer than five rows with
+    both, or one distinct x, the map is constant. Its value is that of
+    :func:`~suffice.stats.maps.fit_isotonic`.
 
     >>> fit_venn_abers([1, 2, 3, 4, 5], [0, 0, 0, 1, 1]).predict([0.0, 3.5, 9.0]).round(9).tolist()
     [0.2, 0.5, 0.75]

@@ -16,10 +16,10 @@ from suffice.stats.units import Array
 
 
 def holm(p_values: Array) -> Array:
-    """Holm's step-down adjusted p-values, (n,), in the order given.
+    """Adjust p-values by Holm's step-down method, (n,), in the given order.
 
-    Rejecting where they are at most delta keeps the chance of any false rejection at most delta,
-    however the tests depend on each other (Holm 1979).
+    Reject where they are at most delta. Then any false rejection has probability at most delta, however the
+    tests depend on each other (Holm 1979).
     """
     values = np.asarray(p_values, np.float64)
     if not ((values >= 0) & (values <= 1)).all():
@@ -43,17 +43,16 @@ _CELLS = 1 << 14  # gamblers that stay in cache together
 def betting_p_values(
     losses: Array, limit: float, *, delta: float = 0.05, orders: NDArray[np.intp] | None = None
 ) -> Array:
-    """Test by betting on bounded losses.
+    """Test means of bounded losses by betting.
 
-    A gambler starts with one unit and bets before each question that its loss is below the limit; under H
-    no strategy gains in expectation (Waudby-Smith and Ramdas 2024). The stake is
-    ``sqrt(2 log(target / capital) / (n left * v))`` with v the variance of earlier losses, which suits a
-    test with n questions (STaR bets, Voracek and Orabona 2025), and stays below ruin. Who has reached the
-    target stops.
+    A gambler starts with one unit and bets before each question that its loss is below the limit; under H no
+    strategy gains in expectation (Waudby-Smith and Ramdas 2024). The stake is ``sqrt(2 log(target / capital)
+    / (n left * v))`` with v the variance of earlier losses. It suits a test with n questions (STaR bets,
+    Voracek and Orabona 2025) and stays below ruin. Who has reached the target stops.
 
-    One gambler's greatest capital is the inverse of a p-value (Ville). Of several, each with the questions
-    in an order of its own, it is the greatest mean capital of the first one, two, ... (Ramdas and Manole
-    2025, exchangeable e-values): the outcome hangs less on the order.
+    One gambler's greatest capital is the inverse of a p-value (Ville). With several gamblers, each has its
+    own order of the questions. Then it is the greatest mean capital of the first one, two, ... (Ramdas and
+    Manole 2025, exchangeable e-values): the outcome hangs less on the order.
 
     Returns
     -------
@@ -95,7 +94,7 @@ def _betting(losses: Array, limit: float, target: float, orders: NDArray[np.intp
 
 
 def hoeffding_bentkus_p_values(losses: Array, limit: float) -> Array:
-    """The smaller of Hoeffding's (relative entropy) and Bentkus's bound on the mean loss.
+    """Return the smaller of Hoeffding's and Bentkus's p-value for the mean loss.
 
     ``min(exp(-n h(min(R, limit), limit)), e P(Bin(n, limit) <= ceil(n R)))`` with R the mean loss
     (Angelopoulos et al. 2021, "Learn then Test", Eq. 9).
@@ -115,7 +114,7 @@ def hoeffding_bentkus_p_values(losses: Array, limit: float) -> Array:
 
 
 def _relative_entropy(mean: Array, limit: float) -> Array:
-    """Of Bernoulli(mean) from Bernoulli(limit), with 0 log 0 = 0."""
+    """Return the relative entropy of Bernoulli(mean) from Bernoulli(limit); 0 log 0 = 0."""
     some = np.where(mean > 0, mean, 1.0)
     rest = np.where(mean < 1, 1.0 - mean, 1.0)
     value = np.where(mean > 0, mean * np.log(some / limit), 0.0) + np.where(
@@ -125,7 +124,7 @@ def _relative_entropy(mean: Array, limit: float) -> Array:
 
 
 def binomial_p_values(losses: Array, limit: float) -> Array:
-    """The exact test of losses that are 0 or 1: P(Bin(n, limit) <= number of losses).
+    """Test losses of 0 or 1 exactly: P(Bin(n, limit) <= number of losses).
 
     (n_members,), in (0, 1].
     """
@@ -153,7 +152,7 @@ _GRID, _REFINEMENTS = 65, 6  # a quantile to 2e-11
 
 
 def regularised_beta(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
-    """The regularised incomplete beta function I_x(a, b), broadcast; a, b > 0 and x in [0, 1]."""
+    """Return the regularized incomplete beta function I_x(a, b), broadcast; a, b > 0, x in [0, 1]."""
     a, b, x = np.broadcast_arrays(
         np.asarray(a, np.float64), np.asarray(b, np.float64), np.asarray(x, np.float64)
     )
@@ -172,7 +171,7 @@ def regularised_beta(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
 
 
 def beta_quantile(a: float, b: float, probability: float) -> float:
-    """The least x to 2e-11, from above, below which Beta(a, b) has ``probability``; a, b > 0."""
+    """Return the least x, up to 2e-11, where Beta(a, b) reaches ``probability``; a, b > 0."""
     mean = a / (a + b)
     far = 40.0 * np.sqrt(mean * (1.0 - mean) / (a + b + 1.0))  # beyond it evaluation is slow
     near = np.linspace(max(mean - far, 0.0), min(mean + far, 1.0), _GRID)
@@ -185,7 +184,7 @@ def beta_quantile(a: float, b: float, probability: float) -> float:
 
 
 def exact_interval(successes: int, trials: int, level: float) -> tuple[float, float]:
-    """Clopper and Pearson's interval of a probability, which ``level`` bounds the error of."""
+    """Return Clopper and Pearson's interval of a probability with error at most ``level``."""
     rest = trials - successes
     low = beta_quantile(successes, rest + 1, level / 2) if successes else 0.0
     high = beta_quantile(successes + 1, rest, 1 - level / 2) if rest else 1.0
@@ -219,7 +218,7 @@ def _away_from_zero(values: Array) -> Array:
 
 
 def binomial_cdf(successes: ArrayLike, trials: ArrayLike, p: ArrayLike) -> Array:
-    """P(Binomial(trials, p) <= successes), broadcast; p in [0, 1]."""
+    """Return P(Binomial(trials, p) <= successes), broadcast; p in [0, 1]."""
     k, n, p = np.broadcast_arrays(
         np.floor(np.asarray(successes, np.float64)),
         np.asarray(trials, np.float64),
@@ -231,7 +230,7 @@ def binomial_cdf(successes: ArrayLike, trials: ArrayLike, p: ArrayLike) -> Array
 
 
 def fisher_p_value(first: tuple[int, int], second: tuple[int, int]) -> float:
-    """Fisher's exact test, two-sided, that two groups have one share: how many have it, and the size."""
+    """Test by Fisher's exact two-sided test that two groups (count, size) have one share."""
     with_it, size = first[0] + second[0], first[1] + second[1]
     has = np.arange(max(0, with_it - second[1]), min(first[1], with_it) + 1)
     # the hypergeometric law's logarithm, but for what all have in common
@@ -243,7 +242,7 @@ def fisher_p_value(first: tuple[int, int], second: tuple[int, int]) -> float:
 
 
 def welch_p_value(some: Array, others: Array) -> float:
-    """Welch's t-test, two-sided, that two groups (n,) of at least two have one mean."""
+    """Test by Welch's two-sided t-test that two groups (n,) of at least two have one mean."""
     errors = np.array([group.var(ddof=1) / len(group) for group in (some, others)])
     apart = abs(float(some.mean() - others.mean()))
     if errors.sum() == 0.0:
@@ -254,7 +253,7 @@ def welch_p_value(some: Array, others: Array) -> float:
 
 
 def student_t_upper(t: ArrayLike, degrees: ArrayLike) -> Array:
-    """P(T > t) for Student's t with ``degrees`` of freedom, broadcast; 0 at infinity."""
+    """Return P(T > t) for Student's t with ``degrees`` of freedom, broadcast; 0 at infinity."""
     t, degrees = np.broadcast_arrays(np.asarray(t, np.float64), np.asarray(degrees, np.float64))
     finite = np.where(np.isfinite(t), t, 0.0)
     tail = 0.5 * regularised_beta(degrees / 2.0, 0.5, degrees / (degrees + finite * finite))

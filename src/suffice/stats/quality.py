@@ -16,13 +16,13 @@ CLIP = 1e-15
 
 
 def squared_errors(predicted: ArrayLike, outcome: ArrayLike) -> Array:
-    """The squared difference of every row, in the shape given; NaN where either is."""
+    """Return the squared difference of every row, same shape; NaN where either is."""
     probabilities, outcomes = _checked(predicted, outcome)
     return np.asarray((probabilities - outcomes) ** 2, np.float64)
 
 
 def brier(predicted: ArrayLike, outcome: ArrayLike) -> float:
-    """Mean squared difference of probability and outcome, in [0, 1]; NaN rows left out.
+    """Return the mean squared difference of probability and outcome, in [0, 1]; low is good.
 
     >>> brier([0.0, 0.5, 1.0], [0, 1, 1])
     0.08333333333333333
@@ -32,7 +32,7 @@ def brier(predicted: ArrayLike, outcome: ArrayLike) -> float:
 
 
 def log_loss(predicted: ArrayLike, outcome: ArrayLike) -> float:
-    """Mean negative log-likelihood in nats, from 0; NaN rows left out."""
+    """Return the mean negative log-likelihood in nats, from 0; low is good; leaves out NaN rows."""
     probabilities, outcomes = _usable(predicted, outcome)
     clipped = np.clip(probabilities, CLIP, 1 - CLIP)
     return _mean(-(outcomes * np.log(clipped) + (1 - outcomes) * np.log1p(-clipped)))
@@ -41,7 +41,7 @@ def log_loss(predicted: ArrayLike, outcome: ArrayLike) -> float:
 def expected_calibration_error(
     predicted: ArrayLike, outcome: ArrayLike, *, buckets: int = 10
 ) -> float:
-    """Mean over rows of ``|mean probability - share right|`` of their bucket; NaN rows left out.
+    """Return the mean ``|mean probability - share right|`` of buckets, in [0, 1]; low is good.
 
     Buckets are of equal size.
     """
@@ -58,7 +58,7 @@ def expected_calibration_error(
 
 
 def equal_size_edges(ordered: Array, count: int) -> tuple[int, ...]:
-    """Where ``count`` buckets of equal size begin, and the end, in increasing values."""
+    """Return where ``count`` buckets of equal size begin, and the end, in increasing values."""
     size = len(ordered)
     edges = {0, size}
     for part in range(1, count):

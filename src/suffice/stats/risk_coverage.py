@@ -21,14 +21,14 @@ _MOST_POINTS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiskCoverage:
-    """Shares answered (n_questions,), 1/n to 1, and the risk there by the name of the score."""
+    """Hold coverages (n_questions,), from 1/n to 1, and the risk there by the score's name."""
 
     coverage: Array
     confidence: Array
     risk: Mapping[str, Array]
 
     def thinned(self) -> RiskCoverage:
-        """The curve at about 100 evenly spaced points at most, the last among them."""
+        """Return the curve at about 100 evenly spaced points, the last one included."""
         count = len(self.coverage)
         kept = np.unique(np.linspace(0, count - 1, min(count, _MOST_POINTS)).round().astype(int))
         return RiskCoverage(
@@ -38,7 +38,7 @@ class RiskCoverage:
         )
 
     def to_json(self) -> dict[str, list[Any]]:
-        """Strict JSON of the thinned curve."""
+        """Return strict JSON of the thinned curve."""
         thin = self.thinned()
         return {
             "coverage": thin.coverage.tolist(),
@@ -52,7 +52,7 @@ class RiskCoverage:
 def risk_coverage(
     confidence: Array, losses: Mapping[str, Array], *, sign: float = 1.0
 ) -> RiskCoverage:
-    """The curve of a confidence (n_questions,) for losses of that shape."""
+    """Compute the curve of a confidence (n_questions,) for losses of that shape."""
     count = len(confidence)
     ordered = np.where(np.isnan(confidence), -np.inf, sign * confidence)
     return RiskCoverage(
@@ -63,7 +63,7 @@ def risk_coverage(
 
 
 def _groups(confidence: Array) -> NDArray[np.int64]:
-    """The number of each answer's group of equal confidence, the most confident first."""
+    """Number the groups of equal confidence, the most confident first."""
     _, inverse = np.unique(-confidence, return_inverse=True)
     return np.asarray(inverse.reshape(-1), np.int64)
 
@@ -76,17 +76,17 @@ def _risks(confidence: Array, losses: Array) -> Array:
 
 
 def aurc(confidence: Array, losses: Array) -> float:
-    """Mean risk over coverages 1/n, 2/n, ..., 1, in [0, 1], low is good (Geifman et al., 2019, Eq. 2)."""
+    """Return the mean risk over coverages 1/n .. 1, in [0, 1]; low is good (Geifman et al., 2019, Eq. 2)."""
     return float(_risks(confidence, losses).mean())
 
 
 def optimal_aurc(losses: Array) -> float:
-    """The least area for these losses: every lower loss answered first."""
+    """Return the least area for these losses: lower losses are answered first."""
     return aurc(-losses, losses)
 
 
 class ResampledAurc:
-    """The area and its excess over the optimal one, of the same answers under many resamples."""
+    """Compute the area and its excess over the optimum under many resamples of the answers."""
 
     def __init__(self, confidence: Array, losses: Array) -> None:
         area = aurc(confidence, losses)
@@ -94,7 +94,7 @@ class ResampledAurc:
         self._orders = ((_groups(confidence), losses), (_groups(-losses), losses))
 
     def __call__(self, counts: Array) -> Array:
-        """(2, n_draws): area and excess for ``counts`` (n_draws, n_questions)."""
+        """Return area and excess for ``counts`` (n_draws, n_questions), (2, n_draws)."""
         areas = np.empty((2, len(counts)))
         coverage = np.arange(1, counts.shape[1] + 1)
         for number, weights in enumerate(counts):
@@ -107,7 +107,7 @@ class ResampledAurc:
 
 
 def _drawn(groups: NDArray[np.int64], losses: Array, weights: Array) -> Array:
-    """Expected losses in the order of answering, (n_questions,): as many as were drawn."""
+    """Return expected losses in the order of answering, (n_questions,)."""
     sizes = np.bincount(groups, weights=weights)
     sums = np.bincount(groups, weights=weights * losses)
     means = sums / np.where(sizes > 0, sizes, 1.0)

@@ -3,9 +3,9 @@
 Every function takes values (n_questions, n_rounds) and returns the same shape. Round t depends on rounds
 1..t alone, and the arithmetic rounds alike for one question and for many. NaN is undefined.
 
-Gain and states are LoopGain's (0.6.5): its loop gain and the states of its trajectory classifier, for an
-error that is at least 0 and should fall to 0. They are undefined in round 1, and as soon as a round so far
-has no finite value or a negative one.
+Gain and states are LoopGain's (0.6.5): its loop gain and the states of its trajectory classifier. The error
+is at least 0 and should fall to 0. They are undefined in round 1. They are also undefined once a round has a
+negative value or none that is finite.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CONVERGING, _STALLING, _OSCILLATING, _DIVERGING = 1, 2, 3, 4
 
 
 def change(values: Values) -> Values:
-    """The value less the previous round's; undefined in round 1."""
+    """Return the value minus the previous round's; undefined in round 1."""
     with np.errstate(invalid="ignore"):  # infinity less infinity: undefined
         return np.diff(values, prepend=np.nan)
 
@@ -48,7 +48,7 @@ def mean_of(values: Values, rounds: int) -> Values:
 
 
 def occurrences(values: Values) -> Values:
-    """How many rounds so far had the round's own value; undefined where that is."""
+    """Count the rounds so far with this round's value; undefined where the value is."""
     counts = np.full(values.shape, np.nan)
     rows, columns = np.nonzero(~np.isnan(values))
     order = np.lexsort(
@@ -63,7 +63,7 @@ def occurrences(values: Values) -> Values:
 
 
 def running_best(values: Values, *, first: bool = False) -> NDArray[np.int16]:
-    """For every round the one up to it with the greatest value, from 1; NaN is none, of equals the latest."""
+    """Return the round so far with the greatest value, from 1; the latest of equals; NaN never counts."""
     best = np.full(len(values), -np.inf)
     at = np.zeros(len(values), np.int16)
     rounds = np.empty(values.shape, np.int16)
@@ -75,7 +75,7 @@ def running_best(values: Values, *, first: bool = False) -> NDArray[np.int16]:
 
 
 def since_highest(values: Values) -> Values:
-    """Rounds since the first with the highest value so far: 0 where the round is better than all before.
+    """Count rounds since the first one with the highest value so far; 0: a new best.
 
     Undefined where the round's value is; earlier undefined rounds count as rounds without a better value.
     """
@@ -92,17 +92,17 @@ def since_highest(values: Values) -> Values:
 
 
 def since_lowest(values: Values) -> Values:
-    """Rounds since the first with the lowest value so far; see :func:`since_highest`."""
+    """Count rounds since the first one with the lowest value so far; 0: a new lowest."""
     return since_highest(-values)
 
 
 def rounds_with(values: Values) -> Values:
-    """Rounds in a row, up to this one, in which the value is not 0; undefined where it is."""
+    """Count consecutive rounds up to this one with a value other than 0; undefined where the value is."""
     return _in_a_row(values, values != 0)
 
 
 def rounds_without(values: Values) -> Values:
-    """Rounds in a row, up to this one, in which the value is 0; undefined where it is."""
+    """Count consecutive rounds up to this one with the value 0; undefined where the value is."""
     return _in_a_row(values, values == 0)
 
 
@@ -114,7 +114,7 @@ def _in_a_row(values: Values, counts: NDArray[np.bool_]) -> Values:
 
 
 def gain(values: Values) -> Values:
-    """What a round multiplies the error by, halfway between this round's ratio and the rounds before.
+    """Return a round's factor on the error, averaged half and half with the earlier rounds' gain.
 
     Below 1 the error falls. The first ratio counts whole; an error of 0 that stays has ratio 0.
     """
@@ -132,7 +132,7 @@ def gain(values: Values) -> Values:
 
 
 def diverging(values: Values) -> Values:
-    """1.0 where the error rises: the slope of its logarithm is significant, and it is 10% above the first.
+    """Return 1.0 where the log error rises significantly and is 10% above the first, else 0.0.
 
     In round 2 the 10% decide.
     """
@@ -140,7 +140,7 @@ def diverging(values: Values) -> Values:
 
 
 def oscillating(values: Values) -> Values:
-    """1.0 where the error goes up and down by a factor of about 2 about a level that is flat.
+    """Return 1.0 where the error swings by a factor of about 2 around a flat level, else 0.0.
 
     From round 3 on, where it neither converges nor diverges.
     """
@@ -148,7 +148,7 @@ def oscillating(values: Values) -> Values:
 
 
 def stalling(values: Values) -> Values:
-    """Rounds in a row, up to this one, in which the error neither converges, diverges nor oscillates.
+    """Count consecutive rounds in which the error neither converges, diverges nor oscillates.
 
     Converging is a tenth of the first error, or a falling trend that is significant or has halved it;
     but not after 3 rounds without a new lowest error.
@@ -169,13 +169,13 @@ def _is(state: int, values: Values) -> Values:
 
 
 def _an_error(values: Values) -> NDArray[np.bool_]:
-    """Where all rounds so far hold a finite value of at least 0."""
+    """Say where all rounds so far hold a finite value of at least 0."""
     fit = np.isfinite(values) & (values >= 0.0)
     return np.logical_and.accumulate(fit, axis=1)
 
 
 def _states(values: Values) -> NDArray[np.int8]:
-    """LoopGain's state of every round, (n_questions, n_rounds); 0: undefined."""
+    """Return LoopGain's state of every round, (n_questions, n_rounds); 0: undefined."""
     states = np.zeros(values.shape, np.int8)
     if values.shape[1] < 2:
         return states
@@ -196,19 +196,19 @@ def _states(values: Values) -> NDArray[np.int8]:
 
 
 def _log10(values: Values) -> Values:
-    """Bit for bit what ``math.log10`` gives, which numpy's need not."""
+    """Return ``math.log10`` bit for bit, which numpy's may not be."""
     return np.array([math.log10(value) for value in values.ravel().tolist()]).reshape(values.shape)
 
 
 def _second(ratio: Values) -> NDArray[np.int8]:
-    """States in round 2."""
+    """Return the states in round 2."""
     return np.select([ratio < 1.0, ratio > _MARGIN], [_CONVERGING, _DIVERGING], _STALLING).astype(
         np.int8
     )
 
 
 def _later(logs: Values, ratio: Values, improving: NDArray[np.bool_]) -> NDArray[np.int8]:
-    """States in the last round of ``logs`` (n_questions, n), n at least 3."""
+    """Return the states in the last round of ``logs`` (n_questions, n), n at least 3."""
     slope, squares, significant = _trend(logs)
     falling = (slope < 0.0) & (significant | (ratio <= _HALF))
     return np.select(
@@ -223,7 +223,7 @@ def _later(logs: Values, ratio: Values, improving: NDArray[np.bool_]) -> NDArray
 
 
 def _trend(logs: Values) -> tuple[Values, Values, NDArray[np.bool_]]:
-    """The slope of a least-squares line, the sum of squares about it, and whether it is significant."""
+    """Return a least-squares slope, the squared residuals, and whether the slope is significant."""
     count = logs.shape[1]
     centre = (count - 1) / 2
     level = _summed(logs) / count
@@ -248,7 +248,7 @@ def _trend(logs: Values) -> tuple[Values, Values, NDArray[np.bool_]]:
 
 
 def _summed(parts: Values) -> Values:
-    """Row sums, added from left to right."""
+    """Sum rows from left to right."""
     total = np.zeros(len(parts))
     for column in parts.T:
         total = total + column

@@ -22,12 +22,12 @@ _LEVEL = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimultaneousBand:
-    """Means of many columns with intervals, each array (n_columns,).
+    """Hold means of many columns with intervals, each array (n_columns,).
 
-    ``low`` and ``high`` cover all means at once with 95% confidence: the estimate plus and minus
-    ``critical`` bootstrap standard errors, where ``critical`` is the 95% quantile of the greatest
-    standardised deviation over all columns. ``naive_low`` and ``naive_high`` are the percentile
-    intervals that look at one column at a time.
+    ``low`` and ``high`` cover all means at once with 95% confidence: the estimate plus and minus ``critical``
+    bootstrap standard errors. ``critical`` is the 95% quantile of the greatest standardized deviation over
+    all columns. ``naive_low`` and ``naive_high`` are the percentile intervals that look at one column at a
+    time.
     """
 
     estimate: Array
@@ -38,15 +38,15 @@ class SimultaneousBand:
     critical: float
 
     def at_once(self, column: int) -> Interval:
-        """A column's mean with the interval that holds together with all others."""
+        """Return a column's mean with the interval that holds together with all others."""
         return _interval(self.estimate[column], self.low[column], self.high[column])
 
     def alone(self, column: int) -> Interval:
-        """A column's mean with the interval that looks at it alone."""
+        """Return a column's mean with the interval for this column alone."""
         return _interval(self.estimate[column], self.naive_low[column], self.naive_high[column])
 
     def of(self, columns: NDArray[np.intp]) -> SimultaneousBand:
-        """The same of columns that are equal to these, by number."""
+        """Return the bands of columns that equal these, by number."""
         names = ("estimate", "low", "high", "naive_low", "naive_high")
         return replace(self, **{name: getattr(self, name)[columns] for name in names})
 
@@ -63,7 +63,7 @@ def simultaneous_bands(
     resamples: int = 1000,
     seed: int = 42,
 ) -> tuple[SimultaneousBand, ...]:
-    """Bands of the columns' means, once for every reference (n_questions,) that is subtracted first.
+    """Return bands of the columns' means, once for every subtracted reference (n_questions,).
 
     ``columns(slice)`` gives some of them, (n_questions, n), asked for in blocks.
 
@@ -102,7 +102,7 @@ def bands_from_sums(
     resamples: int = 1000,
     seed: int = 42,
 ) -> tuple[SimultaneousBand, ...]:
-    """Bands as :func:`simultaneous_bands` gives them, of a record too large to resample."""
+    """Return :func:`simultaneous_bands` of a record that is too large to resample."""
     if n_columns < 1:
         raise UsageError("a family needs at least one member")
     draws, bands = sums.draws(resamples=resamples, seed=seed), []
@@ -152,7 +152,7 @@ def _band(parts: Sequence[_Part], critical: float) -> SimultaneousBand:
 def questions_to_tell(
     difference: float, spread: float, *, level: float = 0.05, power: float = 0.8
 ) -> float:
-    """How many questions a paired test needs to find a mean difference that is truly there.
+    """Return how many questions a paired test needs to find a true mean difference.
 
     Notes
     -----
@@ -174,7 +174,7 @@ def questions_to_tell(
 
 
 def paired_p_values(differences: Array) -> Array:
-    """Two-sided p-values of "the mean difference is 0", (n_columns,): Student's t, n - 1 degrees.
+    """Test "the mean difference is 0" two-sided by Student's t, (n_columns,), n - 1 degrees.
 
     ``differences`` (n_questions, n_columns). A column of zeros gives 1, a constant other one 0; one
     question gives 1.
@@ -187,7 +187,7 @@ def paired_p_values(differences: Array) -> Array:
 
 
 def paired_p_values_from_sums(sums: Sums, reference: int) -> Array:
-    """The same of every column's difference to one of them, (n_columns,)."""
+    """Test every column's difference to one of them, (n_columns,)."""
     mean, error = sums.less(reference)
     return _p_values(mean, error * np.sqrt(sums.n / max(sums.n - 1, 1)), sums.n)
 

@@ -16,7 +16,7 @@ Units = NDArray[np.intp]
 
 
 def numbered_units(keys: Array | Units) -> Units:
-    """Units by number from 0 in the order in which they first occur, (n,), given a number of each (n,).
+    """Number units from 0 by first occurrence, (n,), given a number of each (n,).
 
     >>> numbered_units(np.array([7.0, 3.0, 7.0, 5.0])).tolist()
     [0, 1, 0, 2]
@@ -28,7 +28,7 @@ def numbered_units(keys: Array | Units) -> Units:
 
 
 def unit_weights(units: Units) -> Array:
-    """What each observation weighs where every unit counts 1, (n,): 1 over the size of its unit.
+    """Weight observations so that every unit counts 1, (n,): 1 over its unit's size.
 
     >>> unit_weights(np.array([0, 1, 0, 2])).tolist()
     [0.5, 1.0, 0.5, 1.0]
@@ -38,7 +38,7 @@ def unit_weights(units: Units) -> Array:
 
 
 def unit_means(values: Array, units: Units) -> Array:
-    """Means over the observations (n, ...) of each unit, (n_units, ...), in order of first occurrence.
+    """Average the observations (n, ...) of each unit, (n_units, ...), by first occurrence.
 
     Where every unit is one observation they are the values themselves, to the last bit.
 
@@ -55,7 +55,7 @@ def unit_means(values: Array, units: Units) -> Array:
 
 
 def drawn_units(units: Units, count: int, seed: int) -> Mask:
-    """Which observations (n,) are drawn where whole units are, until there are ``count`` of them."""
+    """Say which observations (n,) are drawn if whole units are, until there are ``count``."""
     unit = numbered_units(units)
     sizes = np.bincount(unit)
     order = np.random.default_rng(seed).permutation(len(sizes))
@@ -66,7 +66,7 @@ def drawn_units(units: Units, count: int, seed: int) -> Mask:
 
 
 def lots(key: str, question_ids: Sequence[str]) -> Array:
-    """A draw for each question, uniform in [0, 1), (n_questions,): a hash of the key and its id alone."""
+    """Draw a uniform number in [0, 1) per question, (n_questions,), by hash of key and id."""
     if not all(question_ids):
         raise UsageError(
             "this policy decides by a random draw of each question's own and needs to know whose: "

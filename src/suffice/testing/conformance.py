@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Literal, NoReturn
 
+import numpy as np
+
 from suffice.contracts import (
     ChatModel,
     Encoder,
@@ -40,7 +42,7 @@ def _broken(promise: str, value: object) -> NoReturn:
 
 
 def check_retriever(retriever: Retriever, queries: Sequence[str], *, size: int) -> None:
-    """A retriever over ``size`` passages returns at most k, best first, each once, and repeatably.
+    """Check that a retriever over ``size`` passages returns at most k, best first, each once.
 
     Best first by ``rerank_score`` where every passage has one, NaN last, else by ``score``.
     """
@@ -74,7 +76,7 @@ def _check_falling(scores: Sequence[float]) -> None:
 
 
 def check_reranker(reranker: Reranker, query: str, passages: Sequence[Passage]) -> None:
-    """A reranker gives the same passages, each once, best first by raw score, and repeatably.
+    """Check that a reranker returns the same passages, each once, best first by raw score.
 
     Give at least two passages, with a retriever's ``score`` on some. What it gives beside the order is
     a ``rerank_score``, which may depend on nothing but the query and the passage: alone and in another
@@ -110,14 +112,12 @@ def check_reranker(reranker: Reranker, query: str, passages: Sequence[Passage]) 
 
 
 def check_encoder(encoder: Encoder, texts: Sequence[str], *, tolerance: float = 1e-5) -> None:
-    """An encoder gives a float32 unit vector for every text, in order, whatever else it is asked for.
+    """Check that an encoder returns a float32 unit vector for every text, in order.
 
     Texts should be several and differ; they are asked for about ``2 len(texts)`` times. ``tolerance``
     bounds how far any number of a vector may move with the texts it is encoded with. No texts give no
     vectors of the same dimension, and an empty text has a vector.
     """
-    import numpy as np
-
     roles: tuple[Literal["query", "passage"], ...] = ("passage", "query")
     for role in roles:
         whole = encoder.encode(texts, role=role)
@@ -147,7 +147,7 @@ def check_encoder(encoder: Encoder, texts: Sequence[str], *, tolerance: float = 
 
 
 def check_chat_model(model: ChatModel) -> None:
-    """A model gives n completions, keeps to its limits, and reports tokens best first.
+    """Check that a model gives n completions, keeps to its limits, and reports tokens best first.
 
     Asks it five short times. Log-probabilities may be missing; where they are given they must be whole.
     """
@@ -164,10 +164,9 @@ def check_chat_model(model: ChatModel) -> None:
             _broken(f"{n} completions", len(reply.completions))
         if reply.completion_tokens is not None and reply.completion_tokens > 8 * n:
             _broken("at most max_tokens a completion", reply.completion_tokens)
-        if None not in (reply.prompt_tokens, reply.cached_tokens):
-            cached, sent = reply.cached_tokens, reply.prompt_tokens
-            if cached is not None and sent is not None and not 0 <= cached <= sent:
-                _broken("cached tokens are part of the prompt's", (cached, sent))
+        cached, sent = reply.cached_tokens, reply.prompt_tokens
+        if cached is not None and sent is not None and not 0 <= cached <= sent:
+            _broken("cached tokens are part of the prompt's", (cached, sent))
     plain = model.generate(GenerationRequest(prompt=prompt, max_tokens=4))
     if plain.completions[0].tokens is not None:
         _broken("no tokens unless asked for", len(plain.completions[0].tokens))
@@ -192,7 +191,7 @@ def _check_tokens(model: ChatModel, prompt: str | tuple[Message, ...]) -> None:
 
 
 def live_stop(policy: StopPolicy, record: QuestionRecord) -> int | None:
-    """The round a loop stops at on recorded rounds; ``None`` when the record ends first."""
+    """Return the round where a loop stops on recorded rounds; ``None``: the record ends first."""
     loop = Loop.alone(policy, question=record.question)
     with incomplete_rounds():
         rounds = enumerate(record.rounds, start=1)
@@ -201,14 +200,14 @@ def live_stop(policy: StopPolicy, record: QuestionRecord) -> int | None:
 
 @contextmanager
 def incomplete_rounds() -> Iterator[None]:
-    """A record may lack in a question's first round what it holds in others: no matter here."""
+    """Ignore the warning that a question's first round lacks an input of later rounds."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", NOT_GIVEN, SufficeWarning)
         yield
 
 
 def check_signal(spec: SignalSpec, records: Sequence[QuestionRecord]) -> None:
-    """It does not look ahead: rounds that come later change nothing of earlier ones.
+    """Check that a signal does not look ahead: later rounds never change earlier values.
 
     Questions sorted by id. Records that lack what it needs are passed over.
     """
@@ -226,7 +225,7 @@ def check_signal(spec: SignalSpec, records: Sequence[QuestionRecord]) -> None:
 
 
 def check_policy(policy: StopPolicy, records: Sequence[QuestionRecord]) -> None:
-    """What was replayed is what runs: what comes after a round changes nothing that was said of it.
+    """Check that a policy stops live where replay says, and that later rounds change nothing.
 
     Questions sorted by id. A question whose record ends before a live stop must get a later round or
     the full budget from the replay. Records that lack every input of a signal are passed over, since

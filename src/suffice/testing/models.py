@@ -99,16 +99,16 @@ class ScriptedModel:
 
     @property
     def requests(self) -> tuple[GenerationRequest, ...]:
-        """Every request so far, failed ones too, in order of arrival."""
+        """All requests so far, also failed ones, in order of arrival."""
         with self._lock:
             return tuple(self._requests)
 
     def supports_logprobs(self) -> bool:
-        """As given."""
+        """Whether it gives tokens."""
         return self._logprobs
 
     def generate(self, request: GenerationRequest) -> Generation:
-        """The scripted replies; ``latency_s`` is the delay, so that equal requests give equal replies.
+        """Return the scripted replies; ``latency_s`` is the delay.
 
         Raises
         ------
@@ -181,7 +181,7 @@ class ScriptedModel:
 
 
 def made_up_reply(request: GenerationRequest, index: int) -> str:
-    """An answer and a confidence made from the prompt by hashes, as the loops here want them.
+    """Return an answer and a confidence made from the prompt by hashes.
 
     The answer is a name of the evidence: of all those seen so far the one with the lowest hash, so it changes
     often in early rounds and settles as evidence grows. Samples at a temperature above 0 take it with
@@ -208,7 +208,7 @@ def made_up_reply(request: GenerationRequest, index: int) -> str:
 
 
 def _agent_reply(prompt: str) -> str | None:
-    """The next thought and action, in the part that the prompt does not hold yet."""
+    """Return the next thought and action, as far as the prompt does not hold them yet."""
     if "Search[query]" not in prompt or "Finish[answer]" not in prompt:
         return None
     question = _question(prompt)
@@ -242,7 +242,7 @@ def _rating(prompt: str) -> str | None:
 
 
 def _follow_up_reply(prompt: str) -> str | None:
-    """A question about a name that was not asked about yet; the main question when there is none."""
+    """Return a question about a new name; the main question if there is none."""
     last = prompt.rstrip().rpartition("\n")[2]
     if last != "Follow-up:" and not last.startswith((_ASK_NEXT, _ASK_ANOTHER)):
         return None
@@ -254,7 +254,7 @@ def _follow_up_reply(prompt: str) -> str | None:
 
 
 def _reading_reply(prompt: str) -> str | None:
-    """Of the names in the last documents that their question does not hold, the lowest by hash."""
+    """Return the lowest name by hash in the last documents that the question does not hold."""
     if not prompt.startswith(_READ):
         return None
     body = prompt.rpartition("\n\n")[2]
@@ -265,7 +265,7 @@ def _reading_reply(prompt: str) -> str | None:
 
 
 def _main_question_again(prompt: str) -> tuple[str, list[str]] | None:
-    """The main question and the names of its documents, where the prompt's last line asks it again."""
+    """Return the main question and its documents' names, if the last line asks it again."""
     last = prompt.rstrip().removesuffix("Answer:").rstrip().rpartition("\n")[2]
     if not last.startswith(_ASK_MAIN):
         return None
@@ -275,7 +275,7 @@ def _main_question_again(prompt: str) -> tuple[str, list[str]] | None:
 
 
 def _main_question(prompt: str) -> tuple[str, str]:
-    """The last main question, and what comes after it."""
+    """Return the last main question and the text after it."""
     asked = list(_MAIN_QUESTION.finditer(prompt))
     return (asked[-1].group(1), prompt[asked[-1].end() :]) if asked else ("", "")
 
@@ -295,7 +295,7 @@ def _pieces(text: str) -> list[str]:
 
 
 def _share(*parts: str) -> float:
-    """A number in [0, 1) that depends on the parts alone."""
+    """Return a number in [0, 1) that depends on the parts alone."""
     digest = hashlib.sha256("\x1f".join(parts).encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(digest[:6], "big") / 2**48
 
@@ -306,7 +306,7 @@ def _question(prompt: str) -> str:
 
 
 def _names(prompt: str) -> list[str]:
-    """Runs of capitalised words after the last worked example, or anywhere when there are none."""
+    """Return runs of capitalized words after the last worked example, else of the whole prompt."""
     end = prompt.rstrip()
     body = end.removesuffix("Answer:").removesuffix("Confidence:")
     last = max(body.rfind("\nAnswer:"), body.rfind("\nConfidence:"))
@@ -321,7 +321,7 @@ def _spans(text: str) -> list[str]:
 
 
 def _token(piece: str, before: list[str], request: GenerationRequest, index: int) -> Token:
-    """A token whose log-probabilities come from a hash of what precedes it; greedy ones lead."""
+    """Return a token whose log-probabilities come from a hash of the text before it."""
     context = f"{_text(request)}{''.join(before)}"
     others = sorted(
         (word for word in _WORDS if word != piece.strip()), key=lambda word: _share(context, word)

@@ -19,7 +19,7 @@ from suffice.trace.rounds.trace_set import TraceSet
 
 
 def answer_tokens(answer: str, margin: float) -> tuple[Token, ...]:
-    """Tokens of ``Answer: ...`` whose answer has one token with the given margin, in nats."""
+    """Return tokens of ``Answer: ...``; the answer has one token of this margin, in nats."""
     marker = (Token("Answer", -0.1, (TopToken("Answer", -0.1), TopToken("The", -4.0))),)
     colon = (Token(":", -0.1, (TopToken(":", -0.1), TopToken("s", -4.0))),)
     text = f" {answer}"
@@ -41,7 +41,7 @@ def make_record(
     passages: Sequence[Sequence[Passage] | None] | None = None,
     closed_book: Round | None = None,
 ) -> QuestionRecord:
-    """A question whose round t answered ``answers[t - 1]`` and saw one new passage each round.
+    """Return a question; round t answered ``answers[t - 1]`` and added one passage.
 
     ``margins``, ``samples``, ``signals`` and ``passages`` have an entry a round.
     """
@@ -73,7 +73,7 @@ def make_record(
 
 
 def random_records(count: int, *, seed: int = 0) -> list[QuestionRecord]:
-    """Labelled questions of three rounds, right half of the time, margins in [0, 1).
+    """Return labeled questions of three rounds, right half of the time, with margins in [0, 1).
 
     They alternate between the splits eval and tune.
     """
@@ -98,7 +98,7 @@ def sampled_records(
     splits: Sequence[str] = ("optimize", "calibrate", "eval"),
     seed: int = 0,
 ) -> list[QuestionRecord]:
-    """Labelled questions with sampled answers that agree more often where they are right.
+    """Return labeled questions whose sampled answers agree more often where they are right.
 
     Easy questions are answered from round 1, others in a later round or never. Each round adds a
     passage with a retriever's score, higher for the two right ones. They take the splits in turn.
@@ -139,7 +139,7 @@ def _sampled_record(
 
 
 def to_trace_set(records: Sequence[QuestionRecord]) -> TraceSet:
-    """Records as a trace set, through the same columns a file has."""
+    """Return records as a trace set, through the columns of a file."""
     from suffice.trace.rounds.schema import records_to_table
 
     table = records_to_table(records)

@@ -1,4 +1,4 @@
-"""What a store lies in, an SQLite file or a PostgreSQL server: its tables, its connection, its errors."""
+"""Databases of a store: an SQLite file or a PostgreSQL server, with tables, connection and errors."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class NothingThere(DataError):  # noqa: N818
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileKind:
-    """What an SQLite file holds, and what to do about one that holds something else, or takes no more."""
+    """A kind of SQLite file: its tables, and remedies for a file of another kind or without room."""
 
     name: str
     tables: str
@@ -93,7 +93,7 @@ class SQLite:
         self._identity = (0, 0)
 
     def begin(self, *, write: bool, alone: bool, wait_s: float) -> sqlite3.Connection:  # noqa: ARG002
-        """A connection in a transaction; one writes at a time, ``alone`` or not."""
+        """Begin a transaction; one process writes at a time, ``alone`` or not."""
         self._wait_s = wait_s
         if self.connection is None:
             if write:
@@ -119,7 +119,7 @@ class SQLite:
             self.connection = None
 
     def removed(self) -> sqlite3.Connection | None:
-        """The connection to a file that was removed, or replaced, under it; it is forgotten here."""
+        """Return, and forget, the connection to a file that was removed or replaced since."""
         if self.connection is None:
             return None
         with suppress(OSError):
@@ -131,7 +131,7 @@ class SQLite:
 
     @contextmanager
     def named(self) -> Iterator[None]:
-        """Errors of SQLite as ours, with the file."""
+        """Raise errors of SQLite as ours, with the file."""
         try:
             yield
         except sqlite3.OperationalError as error:
@@ -152,24 +152,24 @@ class SQLite:
             ) from error
 
     def hold(self, run: int) -> None:
-        """Nothing: that a process lives is told by its number."""
+        """Do nothing: the number of a process tells whether it lives."""
 
     def holds(self, run: int) -> bool:  # noqa: ARG002
-        """Whether the process of a run is surely there, as the database knows it."""
+        """Return whether the database knows that the process of a run is there: never."""
         return False
 
     def size(self, connection: sqlite3.Connection) -> int:
-        """Bytes of pages in use."""
+        """Return the bytes of pages in use."""
         parts = ("page_count", "freelist_count", "page_size")
         pages, free, size = (connection.execute(f"PRAGMA {part}").fetchone()[0] for part in parts)
         return int((pages - free) * size)
 
     def shrink(self, connection: sqlite3.Connection) -> None:
-        """Give the room of what was deleted back."""
+        """Give the room of deleted rows back."""
         connection.execute("PRAGMA incremental_vacuum").fetchall()
 
     def _opened(self, *, write: bool) -> sqlite3.Connection:
-        """A connection, to write or else, where the folder lets nothing be made, to read."""
+        """Open a connection to write, or to read even where no file can be made beside it."""
         quoted = f"{self.file.absolute().as_uri()}?mode="
         modes = ["rwc"] if write else ["rw", "ro", "ro&immutable=1"]
         while True:
@@ -253,7 +253,7 @@ class Address(_Place):
 
 
 def as_place(record: str | Path) -> Path:
-    """A path, or the address of a database, whose password is kept apart."""
+    """Return a path, or the address of a database; its password is kept apart."""
     found = _ADDRESS.fullmatch(str(record))
     if found is None:
         return Path(record)
@@ -314,7 +314,7 @@ class PostgreSQL:
         self._held: set[int] = set()
 
     def begin(self, *, write: bool, alone: bool, wait_s: float) -> Connection:
-        """A connection in a transaction; of those that write ``alone`` one does at a time."""
+        """Begin a transaction; of those that write ``alone`` one does at a time."""
         self._wait_s = wait_s
         if self.connection is not None:
             try:
@@ -350,7 +350,7 @@ class PostgreSQL:
         self._held.clear()
 
     def removed(self) -> sqlite3.Connection | None:
-        """None: a server's tables are not removed under a connection."""
+        """Return ``None``: nobody removes a server's tables under a connection."""
         return None
 
     def hold(self, run: int) -> None:
@@ -360,7 +360,7 @@ class PostgreSQL:
             self._held.add(run)
 
     def holds(self, run: int) -> bool:
-        """Whether the process of a run is connected."""
+        """Return whether the process of a run is connected."""
         found = self.connection and self.connection.execute(
             "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND classid = ? AND objid = ? AND granted "
             "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
@@ -369,12 +369,12 @@ class PostgreSQL:
         return bool(found and found.fetchone())
 
     def size(self, connection: Connection) -> int:
-        """Bytes of rounds: what PostgreSQL takes for them falls later, and it uses that room again."""
+        """Return the bytes of rounds; PostgreSQL frees their room later and uses it again."""
         rows = connection.execute("SELECT coalesce(sum(length(content)), 0) FROM rounds")
         return int((rows.fetchone() or (0,))[0])
 
     def shrink(self, connection: Connection) -> None:
-        """Nothing: the server does so by itself."""
+        """Do nothing: the server does so by itself."""
 
     def _opened(self, *, write: bool) -> Connection:
         own = str(self._address)
@@ -409,7 +409,7 @@ class PostgreSQL:
         refuse_newer(0 if version is None else version[0], self._address)
 
     def _is_ours(self, connection: Connection) -> bool:
-        """Whether our tables stand there; tables of others beside them are nobody's harm."""
+        """Return whether our tables are there; tables of others beside them do no harm."""
         rows = connection.execute(
             "SELECT relname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace "
             "WHERE nspname = current_schema() AND relname = ANY (?)",
@@ -427,7 +427,7 @@ class PostgreSQL:
     # --- errors --------------------------------------------------------------------------------------
     @contextmanager
     def named(self) -> Iterator[None]:
-        """Errors of PostgreSQL as ours, with the address."""
+        """Raise errors of PostgreSQL as ours, with the address."""
         errors = self._driver.errors
         try:
             yield
@@ -452,7 +452,7 @@ class PostgreSQL:
 
 @cache
 def _schema() -> str:
-    """The tables in PostgreSQL's words, and one that tells whose they are."""
+    """Return the tables in PostgreSQL's words, and one that tells whose they are."""
     text = SCHEMA
     for own, theirs in _TYPES.items():
         text = text.replace(own, theirs)

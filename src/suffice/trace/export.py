@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -21,7 +20,7 @@ from suffice.trace.durable import replace_file, written_aside
 from suffice.trace.recording import export_records, stores_at
 from suffice.trace.rounds.derive import Written
 from suffice.trace.rounds.labels import LABELS_FILE, labels_beside, line_of
-from suffice.trace.rounds.reader import as_trace_set, inspect_traces, read_traces, stored_rows
+from suffice.trace.rounds.reader import as_trace_set, inspect_traces, read_traces
 from suffice.trace.rounds.records import (
     Gold,
     Passage,
@@ -98,7 +97,7 @@ def _export_store(path: str | Path, folder: Path) -> Written:
         labels = "".join(f"{line_of(label)}\n" for label in store.labels()[0])
     rounds, splits = 0, list[str | None]()
     for file in stores:
-        for table in export_records(file, folder, partial(stored_rows, dead=False)):
+        for table in export_records(file, folder):
             numbers = table.column("round")
             rounds += pc.sum(pc.greater(numbers, 0)).as_py()
             splits += table.filter(pc.equal(numbers, 1)).column("split").to_pylist()

@@ -10,8 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.trace.rounds.checks import CHECKED_WITH, refuse_problems
-from suffice.trace.stored_file import Rows, StoredFile, coerce_column, narrowed, one_schema, within
+from suffice.trace.rounds.checks import CHECKED_WITH, row_problems
+from suffice.trace.stored_file import (
+    Rows,
+    StoredFile,
+    coerce_column,
+    first_error,
+    narrowed,
+    one_schema,
+    within,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +45,7 @@ class LazyTable:
         self.rows: Rows = np.arange(total) if rows is None else rows
         if total <= np.iinfo(np.int32).max:
             self.rows = self.rows.astype(np.int32)
-        self._columns: dict[tuple[str, tuple[str, ...]], pa.ChunkedArray] = {}
+        self._columns: dict[tuple[str, str], pa.ChunkedArray] = {}
 
     @property
     def column_names(self) -> list[str]:
@@ -57,8 +65,8 @@ class LazyTable:
 
     def _type(self, name: str) -> pa.DataType:
         """Return a column's type: the schema's, or for an own column the files'."""
-        if (name, ()) in self._columns:
-            return self._columns[name, ()].type
+        if (name, "") in self._columns:
+            return self._columns[name, ""].type
         known = self.spans[0].file.kind.arrow
         if name in known.names:
             return known.field(name).type
@@ -67,32 +75,32 @@ class LazyTable:
             pa.schema([stored.field(name)]) for stored in files if name in stored.names
         )[0].type
 
-    def column(self, name: str, fields: tuple[str, ...] = ()) -> pa.ChunkedArray:
-        """Return a column, or only some fields of its structs."""
-        if (name, ()) in self._columns:
-            return self._columns[name, ()]
-        if (name, fields) not in self._columns:
-            self._columns[name, fields] = self._read(name, fields, self.rows)
-        return self._columns[name, fields]
+    def column(self, name: str, field: str = "") -> pa.ChunkedArray:
+        """Return a column, or only a field of its structs."""
+        if (name, "") in self._columns:
+            return self._columns[name, ""]
+        if (name, field) not in self._columns:
+            self._columns[name, field] = self._read(name, field, self.rows)
+        return self._columns[name, field]
 
     def at(self, name: str, rows: Rows) -> pa.ChunkedArray:
         """Return a column in some rows, in this order, without keeping it."""
-        if (name, ()) in self._columns:
-            return self._columns[name, ()].take(pa.array(rows))
-        return self._read(name, (), self.rows[rows])
+        if (name, "") in self._columns:
+            return self._columns[name, ""].take(pa.array(rows))
+        return self._read(name, "", self.rows[rows])
 
     def _read(
         self,
         name: str,
-        fields: tuple[str, ...],
+        field: str,
         rows: Rows,
         of: Callable[[pa.ChunkedArray], pa.ChunkedArray] = lambda cells: cells,
     ) -> pa.ChunkedArray:
         """Apply ``of`` to a column in these rows of the spans."""
         ascending = bool((rows[1:] > rows[:-1]).all())
         order = None if ascending else np.argsort(rows, kind="stable")
-        empty = pa.chunked_array([], narrowed(self._type(name), fields))
-        read = [*self.batches(name, fields, rows if order is None else rows[order])]
+        empty = pa.chunked_array([], narrowed(self._type(name), field))
+        read = [*self.batches(name, field, rows if order is None else rows[order])]
         parts = [of(cells) for cells in read] or [of(empty)]
         cells = pa.chunked_array([chunk for part in parts for chunk in part.chunks], parts[0].type)
         if order is None:
@@ -102,12 +110,12 @@ class LazyTable:
         return cells.take(pa.array(back))
 
     def batches(
-        self, name: str, fields: tuple[str, ...] = (), rows: Rows | None = None
+        self, name: str, field: str = "", rows: Rows | None = None
     ) -> Iterator[pa.ChunkedArray]:
         """Yield a column in ascending rows of the spans (``None``: this table's), checked, in batches."""
         rows = np.sort(self.rows) if rows is None else rows
-        kind, first_row = narrowed(self._type(name), fields), 0
-        beside = CHECKED_WITH.get(name, ())
+        kind, first_row = narrowed(self._type(name), field), 0
+        beside = CHECKED_WITH.get(name, "")
         for span in self.spans:
             among = rows[within(rows, first_row, first_row + span.rows)]
             among, first_row = among - first_row + span.start, first_row + span.rows
@@ -115,10 +123,12 @@ class LazyTable:
                 yield pa.chunked_array([pa.nulls(len(among), kind)])
                 continue
             names = [name, *(one for one in beside if one != name and one in span.file.names)]
-            for start, table in span.file.batches(names, among, fields):
+            for start, table in span.file.batches(names, among, field):
                 places = among[within(among, start, start + table.num_rows)] - start
                 cells = table.column(name)
-                refuse_problems(span.file, table, start)
+                if problems := [*row_problems(table)]:
+                    file = str(span.file.file)
+                    raise first_error([one.error(file, start + one.position) for one in problems])
                 if cells.type != kind:
                     cells = coerce_column(cells, kind)
                 yield cells if len(places) == len(cells) else cells.take(pa.array(places))
@@ -145,14 +155,14 @@ class LazyTable:
     def with_column(self, name: str, cells: pa.ChunkedArray) -> LazyTable:
         """Return the same rows with a column replaced or added."""
         table = LazyTable(self.spans, self.rows)
-        table._columns = {**self._columns, (name, ()): cells}
+        table._columns = {**self._columns, (name, ""): cells}
         return table
 
-    def slimmest(self, name: str) -> tuple[str, ...]:
-        """Return the struct field of a column that is fastest to read; none: no structs."""
+    def slimmest(self, name: str) -> str:
+        """Return the struct field of a column that is fastest to read; empty: no structs."""
         kind = self._type(name)
         structs = pa.types.is_list(kind) and pa.types.is_struct(kind.value_type)
-        return (str(kind.value_type.field(0).name),) if structs else ()
+        return str(kind.value_type.field(0).name) if structs else ""
 
     def valid(self, name: str) -> NDArray[np.bool_]:
         """Return the rows where a column is not null, as a mask (n_rows,)."""
@@ -163,14 +173,14 @@ class LazyTable:
         return self._slim(name, pc.list_value_length)
 
     def _slim(self, name: str, of: Callable[[pa.ChunkedArray], pa.ChunkedArray]) -> pa.ChunkedArray:
-        if (name, ()) in self._columns:
-            return of(self._columns[name, ()])
+        if (name, "") in self._columns:
+            return of(self._columns[name, ""])
         return self._read(name, self.slimmest(name), self.rows, of)
 
     def holds(self, name: str) -> bool:
         """Whether a column has any value."""
-        if (name, ()) in self._columns:
-            return bool(self._columns[name, ()].null_count < self.num_rows)
+        if (name, "") in self._columns:
+            return bool(self._columns[name, ""].null_count < self.num_rows)
         read = self.batches(name, self.slimmest(name))
         return any(cells.null_count < len(cells) for cells in read)
 

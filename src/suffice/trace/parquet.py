@@ -232,13 +232,6 @@ def write_table(table: pa.Table, path: Path) -> None:
     replace_file(path, sink.getvalue())
 
 
-def write_set(table: pa.Table, path: str | Path) -> Path:
-    """Write a whole set to a ``.parquet`` path, or as the only file of a directory; return the file."""
-    target = only_file(path)
-    write_table(table, target)
-    return target
-
-
 def only_file(path: str | Path) -> Path:
     """Return the file of a whole set: a ``.parquet`` path itself, or the first file of an empty directory."""
     root = Path(path)

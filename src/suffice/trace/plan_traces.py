@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from numbers import Real
@@ -16,7 +16,7 @@ import numpy as np
 
 from suffice.contracts import strict_json
 from suffice.errors import DataError, SufficeWarning
-from suffice.trace.parquet import INT64, TEXT, Column, RowSet, TableSchema, write_set
+from suffice.trace.parquet import INT64, TEXT, Column, RowSet, TableSchema
 from suffice.trace.recording import RecordWriter, count_failures
 from suffice.trace.rounds.reader import parts_of
 from suffice.trace.rounds.records import Passage, Usage, as_document, record_of_document
@@ -24,7 +24,7 @@ from suffice.trace.stored_file import first_error, nothing_read
 from suffice.trace.values import (
     MOST_INT16,
     Check,
-    checked,
+    Checked,
     instance,
     not_empty,
     one_of,
@@ -55,7 +55,7 @@ def _finite(values: Mapping[str, float], _: str) -> dict[str, float]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanTask:
+class PlanTask(Checked):
     """A task as the agent sees it. :class:`PlanGold` holds its gold apart.
 
     ``total_steps`` is the expected number of steps; ``context`` may be empty.
@@ -70,36 +70,27 @@ class PlanTask:
     context: str
     total_steps: int
 
-    def __post_init__(self) -> None:
-        checked(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanGold:
+class PlanGold(Checked):
     """The task's hidden constraint tokens and the documents that carry them; only scoring reads it."""
 
     _prefix: ClassVar[str] = "gold_"
     constraints: tuple[str, ...] = ()
     passage_ids: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        checked(self)
-
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Checked):
     """A next step proposed by the model; empty text: none. ``response`` is the raw generation."""
 
     _prefix: ClassVar[str] = "candidates."
     text: str
     response: str | None = None
 
-    def __post_init__(self) -> None:
-        checked(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanStep:
+class PlanStep(Checked):
     """One decision of an agent and its result."""
 
     _checks: ClassVar[Mapping[str, Check]] = {
@@ -126,9 +117,6 @@ class PlanStep:
     verdict: str | None = None
     usage: Usage = field(default_factory=Usage)
 
-    def __post_init__(self) -> None:
-        checked(self)
-
     @property
     def retrievals(self) -> int:
         """Queries sent to the retriever: as recorded in ``usage``, else 1 if there is a query."""
@@ -138,7 +126,7 @@ class PlanStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConstraintDecision:
+class ConstraintDecision(Checked):
     """The agent's intention about a constraint that it found."""
 
     _prefix: ClassVar[str] = "decisions."
@@ -146,12 +134,9 @@ class ConstraintDecision:
     enforced: bool
     reason: str = ""
 
-    def __post_init__(self) -> None:
-        checked(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanOutcome:
+class PlanOutcome(Checked):
     """The end of a run."""
 
     _checks: ClassVar[Mapping[str, Check]] = {
@@ -171,12 +156,9 @@ class PlanOutcome:
     semantic: bool | None = None
     verdict: str | None = None
 
-    def __post_init__(self) -> None:
-        checked(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanRecord:
+class PlanRecord(Checked):
     """One run of an agent on a task: ``steps[n - 1]`` is step n. A run may have no step."""
 
     _checks: ClassVar[Mapping[str, Check]] = {
@@ -194,7 +176,7 @@ class PlanRecord:
     gold: PlanGold | None = None
 
     def __post_init__(self) -> None:
-        checked(self)
+        Checked.__post_init__(self)
         for expected, step in enumerate(self.steps, start=1):
             if step.number != expected:
                 raise DataError(
@@ -234,23 +216,11 @@ PLANS = TableSchema(
     version=2,
     oldest=2,
     columns=(
-        Column(
-            PlanRecord,
-            "task_id",
-            TEXT,
-            "task key; with agent, retriever and seed the run's key",
-            required=True,
-        ),
+        Column(PlanRecord, "task_id", TEXT, "the task's key", required=True),
         Column(PlanRecord, "agent", TEXT, "which agent ran", required=True),
         Column(PlanRecord, "retriever", TEXT, "which retriever it asked; null: none"),
         Column(PlanRecord, "seed", INT64, "of its random numbers", required=True),
-        Column(
-            PlanRecord,
-            "run",
-            TEXT,
-            "the run as JSON, by the fields of its record: task, steps, outcome, gold; defaults left out",
-            required=True,
-        ),
+        Column(PlanRecord, "run", TEXT, "the run as JSON, without defaults", required=True),
     ),
 )
 _KEY_COLUMNS = ("task_id", "agent", "retriever", "seed")
@@ -329,13 +299,6 @@ def _record(row: Mapping[str, Any], others: Container[PlanKey]) -> PlanRecord:
     if record.key in others:
         raise DataError(f"run {record.key} appears twice", column="task_id")
     return record
-
-
-def write_plans(
-    records: Iterable[PlanRecord], path: str | Path, *, run: Mapping[str, Any] | None = None
-) -> None:
-    """Write a plan trace: a ``.parquet`` path as one file, any other as a directory with one shard."""
-    write_set(PLAN_ROWS.table(records, run or {}), path)
 
 
 def plan_writer(path: str | Path, *, run: Mapping[str, Any]) -> RecordWriter[PlanRecord]:

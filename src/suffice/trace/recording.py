@@ -8,7 +8,7 @@ import os
 import platform
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +19,9 @@ import pyarrow as pa
 from suffice.contracts import whole_text
 from suffice.errors import DataError, StorageError, UsageError, plain_file
 from suffice.trace.durable import Shard, is_written, process_of
-from suffice.trace.parquet import RUN_KEY, RecordKey, RowSet, opened, readable, write_table
+from suffice.trace.parquet import RecordKey, RowSet, opened, readable, write_table
 from suffice.trace.rounds.trace_set import steps
-from suffice.trace.store import ALL, NAME, OF_RECORDERS, RECORDER, Store, exported, store_at
+from suffice.trace.store import NAME, OF_RECORDERS, RECORDER, Store, exported, store_at
 from suffice.trace.stored_file import StoredFile
 
 _Record = TypeVar("_Record")
@@ -62,60 +62,25 @@ def live_store(path: str | Path) -> Store | None:
     return None if file is None or (store := Store(file)).is_recorders() else store
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedRows:
-    """Rows of a run's records up to the record with this number; the schema's metadata tell their kind."""
-
-    token: str
-    run: Mapping[str, Any]
-    number: int
-    table: pa.Table
-
-    @property
-    def metadata(self) -> dict[bytes, bytes]:
-        """Metadata of a Parquet file with these rows."""
-        stated = self.table.schema.metadata or {}
-        return {**stated, RUN_KEY: json.dumps(self.run, sort_keys=True).encode()}
-
-
-def recorded_rows(
-    file: Path, after: Callable[[str], int] = lambda _: 0, most: int = ALL
-) -> list[RecordedRows]:
-    """Return the rows of a recorder's runs after a record, by the run's token; at most ``most`` per run."""
-    found = []
-    with Store(file).transaction(write=False) as connection:
-        for run, token, document in connection.execute(_RUNS).fetchall():
-            cells = connection.execute(
-                "SELECT number, rows FROM records WHERE run = ? AND number > ? ORDER BY number LIMIT ?",
-                (run, after(token), most),
-            ).fetchall()
-            if cells:
-                packed = (
-                    pa.CompressedInputStream(pa.BufferReader(rows), "zstd") for _, rows in cells
-                )
-                tables = [pa.ipc.open_stream(stream).read_all() for stream in packed]
-                table = pa.concat_tables(tables).combine_chunks()
-                found.append(RecordedRows(token, json.loads(document), cells[-1][0], table))
-    return found
-
-
 def is_exported(root: Path, files: Iterable[Path]) -> bool:
     """Whether the Parquet files hold everything of the recorders' databases; false for live loops."""
     after = exported(files)
     return all(
-        Store(file).is_recorders() and not recorded_rows(file, after, 1) for file in stores_at(root)
+        store.is_recorders() and not any(run.rows for run in store.runs(after, most=1))
+        for store in map(Store, stores_at(root))
     )
 
 
-ReadsRows = Callable[[Path, Callable[[str], int], int], list[RecordedRows]]
-
-
-def export_records(file: Path, folder: Path, read: ReadsRows = recorded_rows) -> Iterator[pa.Table]:
-    """Write records since the last export to a folder, some per file; yield the rows of each."""
-    while runs := read(file, exported(folder.glob("store-*.parquet")), _IN_A_FILE):
-        for run in runs:
-            table = run.table.replace_schema_metadata(run.metadata)
-            write_table(table, folder / f"store-{run.token}-{run.number:09d}.parquet")
+def export_records(file: Path, folder: Path) -> Iterator[pa.Table]:
+    """Write what ended since the last export to a folder, some questions per file; yield the rows of each."""
+    while True:
+        after = exported(folder.glob("store-*.parquet"))
+        runs = Store(file).runs(after, dead=False, most=_IN_A_FILE)
+        if not any(run.rows for run in runs):
+            return
+        for run in (run for run in runs if run.rows):
+            table = run.rows.replace_schema_metadata(run.metadata)
+            write_table(table, folder / f"store-{run.token}-{run.turn:09d}.parquet")
             yield table
 
 
@@ -452,10 +417,10 @@ class RecordWriter(Generic[_Record]):
             with readable(self._root), opened(self._root) as parquet:
                 turns = json.loads((parquet.schema_arrow.metadata or {}).get(_WATERMARK, b"{}"))
                 tables = [parquet.read()]
-        runs = recorded_rows(self.file, lambda token: turns.get(token, 0))
+        runs = [run for run in Store(self.file).runs(lambda token: turns.get(token, 0)) if run.rows]
         if runs:
-            turns |= {run.token: run.number for run in runs}
-            tables += [run.table for run in runs]
+            turns |= {run.token: run.turn for run in runs}
+            tables += [run.rows for run in runs]
             rows = pa.concat_tables([rows.replace_schema_metadata(None) for rows in tables])
             metadata = runs[-1].metadata | {_WATERMARK: json.dumps(turns).encode()}
             write_table(rows.combine_chunks().replace_schema_metadata(metadata), self._root)

@@ -16,6 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from suffice.errors import DataError, StorageError, UsageError
 from suffice.trace.durable import process_of
 from suffice.trace.engines import (
@@ -27,6 +29,7 @@ from suffice.trace.engines import (
     SQLite,
     as_place,
 )
+from suffice.trace.parquet import RUN_KEY
 from suffice.trace.rounds.records import (
     Gold,
     Question,
@@ -34,6 +37,7 @@ from suffice.trace.rounds.records import (
     StoppedBy,
     round_of_document,
 )
+from suffice.trace.rounds.schema import records_to_table
 
 if TYPE_CHECKING:
     from suffice.trace.rounds.labels import Label
@@ -207,7 +211,10 @@ class Store:
     def runs(
         self, after: Callable[[str], int] = lambda _: 0, *, dead: bool = True, most: int = ALL
     ) -> list[StoredRun]:
-        """Return the questions of each run after some ends, by its token; at most ``most`` per run."""
+        """Return the questions of each run after some ends, by its token; at most ``most`` per run.
+
+        Unfinished questions of ``dead`` processes come last, and again once somebody ends them.
+        """
         with self.transaction(write=False) as connection:
             found = connection.execute("SELECT * FROM runs ORDER BY number").fetchall()
             return [self._run_of(connection, run, after(run[1]), most, dead=dead) for run in found]
@@ -241,7 +248,6 @@ class Store:
     def label(self, label: Label, instead: str = "keep the right one") -> None:
         """Store a label, unless it says nothing new."""
         from suffice.trace.rounds.labels import Labels, line_of, read_label
-        from suffice.trace.rounds.schema import records_to_table
 
         with self.transaction() as connection:
             row = connection.execute(
@@ -300,7 +306,18 @@ class Store:
     def _run_of(
         self, connection: Connection, run: Sequence[Any], after: int, most: int, *, dead: bool
     ) -> StoredRun:
-        number, token, document, host, process = run
+        number, token, text, host, process = run
+        document = json.loads(text)
+        if token.startswith(RECORDER):
+            cells = connection.execute(
+                "SELECT number, rows FROM records WHERE run = ? AND number > ? ORDER BY number LIMIT ?",
+                (number, after, most),
+            ).fetchall()
+            packed = (pa.CompressedInputStream(pa.BufferReader(cell), "zstd") for _, cell in cells)
+            tables = [pa.ipc.open_stream(stream).read_all() for stream in packed]
+            held = pa.concat_tables(tables).combine_chunks() if cells else pa.table({})
+            turn = cells[-1][0] if cells else after
+            return StoredRun(token=token, document=document, rows=held, turn=turn)
         rows = connection.execute(
             f"{_QUESTIONS} WHERE run = ? AND turn > ? ORDER BY turn LIMIT ?", (number, after, most)
         ).fetchall()
@@ -310,22 +327,27 @@ class Store:
         under_way = left.fetchall() if dead else []
         if under_way and not self._lives(connection, number, host, process):
             records += [_record_of(connection, row, "error") for row in under_way]
-        return StoredRun(
-            token=token,
-            document=json.loads(document),
-            records=tuple(record for record in records if record is not None),
-            turn=turn,
-        )
+        held = records_to_table(filter(None, records), document)
+        return StoredRun(token=token, document=document, rows=held, turn=turn)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRun:
-    """A stored run: its document, its questions in order of their end, and the last one's turn."""
+    """A stored run: its document, its questions in order of their end, and the last one's turn.
+
+    The metadata of ``rows`` tell which kind of trace they are.
+    """
 
     token: str
     document: Mapping[str, Any]
-    records: tuple[QuestionRecord, ...]
-    turn: int = 0
+    rows: pa.Table
+    turn: int
+
+    @property
+    def metadata(self) -> dict[bytes, bytes]:
+        """Metadata of a Parquet file with these rows."""
+        stated = self.rows.schema.metadata or {}
+        return {**stated, RUN_KEY: json.dumps(self.document, sort_keys=True).encode()}
 
 
 _QUESTIONS = (

@@ -6,7 +6,7 @@ import os
 import re
 import warnings
 from bisect import bisect_left
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from suffice.contracts import strict_json
 from suffice.errors import DataError, SufficeWarning, did_you_mean, near_misses
+from suffice.trace.engines import as_place
 from suffice.trace.parquet import RUN_KEY, TableSchema, complete, footer_of, opened, readable
 from suffice.trace.rounds.schema import QUESTIONS
 
@@ -38,7 +39,6 @@ EXAMPLE = Path(__file__).with_name("example.parquet")
 
 def parquet_files(root: Path) -> list[Path]:
     """Return the Parquet files of a trace set, sorted by name; a store may have none."""
-    from suffice.trace.engines import as_place
     from suffice.trace.recording import stores_at
 
     stores = stores_at(as_place(root))
@@ -81,8 +81,8 @@ def parquet_files(root: Path) -> list[Path]:
 
 def schema_of(path: str | Path) -> TableSchema:
     """Return the kind of trace set at ``path``; one of questions unless a file says otherwise."""
-    from suffice.trace.engines import as_place
-    from suffice.trace.recording import recorded_rows, stores_at
+    from suffice.trace.recording import stores_at
+    from suffice.trace.store import Store
 
     root, plans = as_place(path), _plans()
     for file in parquet_files(root):
@@ -93,8 +93,8 @@ def schema_of(path: str | Path) -> TableSchema:
             continue  # said by whoever reads it
         if plans.key in (schema.metadata or {}):
             return plans
-    held = (rows for file in stores_at(root) for rows in recorded_rows(file, most=1))
-    return plans if any(plans.key in rows.metadata for rows in held) else QUESTIONS
+    runs = (run for file in stores_at(root) for run in Store(file).runs(most=1))
+    return plans if any(plans.key in run.metadata for run in runs) else QUESTIONS
 
 
 def _plans() -> TableSchema:
@@ -112,10 +112,10 @@ class StoredFile:
     kind: TableSchema
     names: tuple[str, ...]
     row_groups: tuple[int, ...]
-    n_bytes: int
     run: dict[str, Any]
-    remarks: tuple[str, ...]
     stored: pa.Schema
+    n_bytes: int = 0
+    remarks: tuple[str, ...] = ()
 
     @classmethod
     def open(cls, file: Path, wanted: Container[str], kind: TableSchema) -> StoredFile:
@@ -158,28 +158,24 @@ class StoredFile:
             stored=plain.with_metadata(metadata),
         )
 
-    def __reduce__(self) -> tuple[Callable[..., StoredFile], tuple[Path, tuple[str, ...], str]]:
-        """Pickle for another process, which opens the file again."""
-        return _opened_again, (self.file, self.names, self.kind.name)
-
     @property
     def rows(self) -> int:
         """Number of rows."""
         return sum(self.row_groups)
 
     def batches(
-        self, names: Sequence[str], rows: Rows, fields: tuple[str, ...] = ()
+        self, names: Sequence[str], rows: Rows, field: str = ""
     ) -> Iterator[tuple[int, pa.Table]]:
-        """Yield columns at ascending ``rows`` in batches; of the first column only ``fields``."""
+        """Yield columns at ascending ``rows`` in batches; of the first column perhaps only a field."""
         known = self.kind.arrow if names[0] in self.kind.arrow.names else self.stored
-        kind = narrowed(known.field(names[0]).type, fields)
+        kind = narrowed(known.field(names[0]).type, field)
         with readable(self.file):
             footer, first = footer_of(self.file), 0
             if (footer.num_rows, footer.num_row_groups) != (self.rows, len(self.row_groups)):
                 raise pa.ArrowInvalid(
                     "it was written anew since it was opened; read the record again"
                 )
-            paths = [*_leaf_paths(footer, names[0], fields), *names[1:]]
+            paths = [*_leaf_paths(footer, names[0], field), *names[1:]]
             size = max(1, min(BATCH, _BATCH_BYTES * self.rows // max(self.n_bytes, 1)))
             for number, held in enumerate(self.row_groups):
                 at, first = first, first + held
@@ -211,32 +207,24 @@ def within(rows: Rows, first: int, stop: int) -> slice:
     return slice(*np.searchsorted(rows, np.array((first, stop), rows.dtype)))
 
 
-def narrowed(kind: pa.DataType, fields: tuple[str, ...]) -> pa.DataType:
-    """Return a list of structs with these fields only, ``LIST.FIELD`` if nested; none: the type itself."""
-    if not fields:
+def narrowed(kind: pa.DataType, field: str) -> pa.DataType:
+    """Return a list of structs with this field only, ``LIST.FIELD`` if nested; none: the type itself."""
+    if not field:
         return kind
-    inner: dict[str, list[str]] = {}
-    for field in fields:
-        name, _, of_list = field.partition(".")
-        inner.setdefault(name, []).extend([of_list] if of_list else [])
-    kinds = {name: kind.value_type.field(name).type for name in inner}
-    return pa.list_(
-        pa.struct([(name, narrowed(kinds[name], tuple(of))) for name, of in inner.items()])
-    )
+    name, _, of_list = field.partition(".")
+    return pa.list_(pa.struct([(name, narrowed(kind.value_type.field(name).type, of_list))]))
 
 
-def _leaf_paths(footer: pq.FileMetaData, name: str, fields: tuple[str, ...]) -> list[str]:
-    """Return Parquet's paths of a column, or of some fields of its structs."""
+def _leaf_paths(footer: pq.FileMetaData, name: str, field: str) -> list[str]:
+    """Return Parquet's paths of a column, or of a field of its structs."""
+    if not field:
+        return [name]
     leaves = [footer.schema.column(number).path for number in range(len(footer.schema))]
     # NAME.list.element.FIELD.list.element..., whatever the writer calls the two between
     parts = {
         path: ".".join(path.split(".")[3::3]) for path in leaves if path.startswith(f"{name}.")
     }
-    return [
-        path
-        for path, part in parts.items()
-        if any(f"{part}.".startswith(f"{field}.") for field in fields)
-    ] or [name]
+    return [path for path, part in parts.items() if f"{part}.".startswith(f"{field}.")] or [name]
 
 
 def _shares_a_field(stored: pa.DataType, kind: pa.DataType) -> bool:
@@ -247,12 +235,6 @@ def _shares_a_field(stored: pa.DataType, kind: pa.DataType) -> bool:
         if pa.types.is_nested(one) and pa.types.is_struct(one.field(0).type)
     ]
     return len(names) < 2 or not names[0].isdisjoint(names[1])
-
-
-def _opened_again(file: Path, names: tuple[str, ...], kind: str) -> StoredFile:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SufficeWarning)  # said when it was opened first
-        return StoredFile.open(file, names, QUESTIONS if kind == QUESTIONS.name else _plans())
 
 
 @lru_cache(maxsize=64)
@@ -383,7 +365,9 @@ def coerce_table(
             ) from error
     for name in table.column_names:
         if name not in arrays:
-            arrays[name] = plain_column(table.column(name))
+            cells = table.column(name)
+            kind = plain_type(cells.type)
+            arrays[name] = cells if kind == cells.type else coerce_column(cells, kind)
     return pa.table(arrays)
 
 
@@ -437,11 +421,6 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
         item = plain_type(kind.value_type)
         return pa.list_(item) if _is(kind, *_LIST_VIEWS) or item != kind.value_type else kind
     return kind
-
-
-def plain_column(cells: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Convert a column to its :func:`plain_type`, and check it if that differs."""
-    return coerce_column(cells, kind) if (kind := plain_type(cells.type)) != cells.type else cells
 
 
 def _array(array: pa.Array, target: pa.DataType) -> pa.Array:

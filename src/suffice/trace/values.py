@@ -6,11 +6,11 @@ import math
 import operator
 import struct
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -25,23 +25,28 @@ MOST_INT32 = int(np.iinfo(np.int32).max)
 _FLOAT32 = struct.Struct("<f")
 
 
-def checked(record: Any) -> None:
-    """Check and convert every field of a new record, by its type or by a check of its own."""
-    kind: Any = type(record)
-    for name, column, may_be_none, check in _checks_of(kind):
-        value = getattr(record, name)
-        if value is not None or not may_be_none:
-            object.__setattr__(record, name, check(value, column))
+class Checked:
+    """A record whose fields are checked by their types when it is made, or by checks of its own."""
 
+    __slots__ = ()
+    _checks: ClassVar[Mapping[str, Check]] = {}
+    _prefix: ClassVar[str] = ""
 
-@cache
-def _checks_of(record: type) -> tuple[tuple[str, str, bool, Check], ...]:
-    own, prefix = getattr(record, "_checks", {}), getattr(record, "_prefix", "")
-    by_type = (
-        (name, prefix + name, may_be_none, own.get(name, _by_type(name, kind)))
-        for name, (kind, may_be_none) in types_of(record).items()
-    )
-    return tuple((*field, check) for *field, check in by_type if check)
+    def __post_init__(self) -> None:
+        for name, column, may_be_none, check in self._checks_by_field():
+            value = getattr(self, name)
+            if value is not None or not may_be_none:
+                object.__setattr__(self, name, check(value, column))
+
+    @classmethod
+    @cache
+    def _checks_by_field(cls) -> tuple[tuple[str, str, bool, Check], ...]:
+        found = []
+        for name, (kind, may_be_none) in types_of(cls).items():
+            check = cls._checks.get(name) or _by_type(name, kind)
+            if check is not None:
+                found.append((name, cls._prefix + name, may_be_none, check))
+        return tuple(found)
 
 
 @cache
@@ -105,6 +110,27 @@ def float32(value: Any, column: str) -> float:
     except (TypeError, ValueError, struct.error) as error:
         raise DataError(f"must be a number, found {value!r:.60}", column=column) from error
     return rounded
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A check of numbers from ``least`` to ``most``, which ``said`` describes."""
+
+    least: float
+    most: float
+    said: str
+
+    def __call__(self, value: Any, column: str) -> float:
+        """Return the number in float32; refuse others."""
+        unfit = value is None or isinstance(value, str | bool)
+        number = math.nan if unfit else float32(value, column)
+        if not self.least <= number <= self.most:
+            raise DataError(self.refusal(value), column=column)
+        return number
+
+    def refusal(self, value: object) -> str:
+        """Return the error message for a number outside."""
+        return f"must be {self.said}, found {value!r}"
 
 
 def whole(most: int, value: Any, column: str, *, least: int = 0) -> int:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -48,22 +47,21 @@ Array = NDArray[np.float64]
 Rounds = NDArray[np.int16]
 
 SUMS_ABOVE = 5_000
-"""Questions above which intervals come from sums here, so that a figure is there while somebody types."""
+"""Questions above which intervals come from sums, to be there while somebody types a rule."""
 MOST_WATCHED = 20_000
-"""Questions up to which it is told here what a watch of the policies that ran says."""
+"""Most questions of a record whose policies are watched in the viewer."""
 WHAT_IF = "what-if"
-"""What the rule that is tried is called among policies."""
+"""Name of the tried rule among policies."""
 _KEPT_RULES = 16
-_Task = tuple[str, Callable[[], object]]  # what it is called, and what does it
 
 
 class NotReadyError(SufficeError):
-    """What was asked for is being measured; it will be there."""
+    """The figures are still being measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewSettings:
-    """What is looked at: policies and rules beside each other, by which metric, at which cost."""
+    """Policies and rules to compare, the metric and the cost."""
 
     policies: tuple[Wanted, ...] = ()
     rules: tuple[str, ...] = ()
@@ -76,8 +74,8 @@ class ViewSettings:
 class PolicyColumns:
     """A policy on every question of a record, (n_questions,) each.
 
-    ``stops`` is the round it stops at, ``answers`` the one whose answer is returned; ``score`` and ``em`` are
-    that answer's, ``cost`` what was paid: NaN is unknown, no ``cost`` unknown throughout.
+    ``answers`` is the round whose answer is returned, ``score`` and ``em`` are that answer's. NaN is unknown;
+    ``cost`` is ``None`` where it is unknown for every question.
     """
 
     candidate: NamedPolicy
@@ -90,8 +88,6 @@ class PolicyColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How much of what is measured in the background is there."""
-
     done: int = 0
     of: int = 1
     doing: str = "opening the record"
@@ -99,12 +95,11 @@ class Progress:
 
     @property
     def ready(self) -> bool:
-        """Whether everything is."""
         return self.done >= self.of
 
 
 class RecordView:
-    """A record for the viewer: facts at once, everything else when :meth:`work` has come to it."""
+    """A record for the viewer: facts at once, the rest as :meth:`work` measures it."""
 
     def __init__(self, measures: Measures, settings: ViewSettings | None = None) -> None:
         self.settings: ViewSettings = settings or ViewSettings()
@@ -112,107 +107,81 @@ class RecordView:
         self.traces: TraceSet = measures.traces
         self.questions: Texts = Texts.of(self.traces.first_rounds("question"))
         self.types: Texts = Texts.of(self.traces.first_rounds("question_type"))
-        # what has been measured so far, each whole
+        self.splits: Texts = Texts.of(self.traces.first_rounds("split"))
+        self.question_ids: pa.ChunkedArray = self.traces.first_rounds("question_id")
+        self.n_questions: int = self.traces.n_questions
+        self.scored_split: str = (
+            EVAL_SPLIT if EVAL_SPLIT in self.splits.distinct.to_pylist() else ""
+        )
+        """The default split of figures; empty: all questions."""
+        # measured so far
         self.policies: list[PolicyColumns] = []
         self.signals: dict[str, Array] = {}
         self.searched: tuple[Texts, pa.Array, Texts] | None = None
-        """Questions, ids and answers (by row) in small letters, in which words are searched."""
+        """Questions, ids and answers (by row) in lower case, for the search of words."""
         self.axis: CostAxis | None = None
         self.watched: dict[str, Production] = {}
-        """What a watch in production says of policies that ran in the record, by hash."""
+        """The watch of every policy that ran in the record, by hash."""
         self.warnings: list[str] = []
         self.notes: list[str] = []
         self.progress: Progress = Progress()
         self._lock = threading.RLock()
         self.rule: Callable[[str], PolicyColumns] = lru_cache(_KEPT_RULES)(self._rule)
-        """What a rule would do on every question."""
+        """Replays a rule on every question."""
         self._ended = False
-        self.orders: OrderedDict[object, NDArray[np.intp]] = OrderedDict()
-        """Selections that were asked for lately."""
-
-    # --- known at once ---------------------------------------------------------------------------
-    @property
-    def n_questions(self) -> int:
-        """How many questions there are."""
-        return self.traces.n_questions
-
-    @cached_property
-    def splits(self) -> Texts:
-        """The split of every question."""
-        return Texts.of(self.traces.first_rounds("split"))
-
-    @cached_property
-    def question_ids(self) -> pa.ChunkedArray:
-        """The id of every question."""
-        return self.traces.first_rounds("question_id")
-
-    @property
-    def scored_split(self) -> str:
-        """The split that figures are of where none is asked for; empty: all questions."""
-        return EVAL_SPLIT if EVAL_SPLIT in self.splits.distinct.to_pylist() else ""
+        self.orders: dict[object, NDArray[np.intp]] = {}
+        """The latest selections."""
 
     def split_of(self, asked: str) -> str:
-        """The split that is asked for: ``*`` is all questions (empty), nothing the one scored."""
+        """Return the split of a request: ``*`` is all questions (empty), nothing the default split."""
         return "" if asked == "*" else asked or self.scored_split
 
     def in_split(self, name: str) -> NDArray[np.bool_]:
-        """Which questions lie in a split, (n_questions,); empty: all do."""
+        """Return which questions lie in a split, (n_questions,); empty: all do."""
         if not name:
             return np.ones(self.n_questions, bool)
         return np.asarray(self.splits.codes == self.splits.code_of(name))
 
     # --- in the background -----------------------------------------------------------------------
     def start(self) -> RecordView:
-        """Measure in a thread of its own."""
         started(self.work, "measuring")
         return self
 
     def stop(self) -> None:
-        """Measure nothing more after what is under way."""
         self._ended = True
 
     def work(self) -> None:
         """Measure everything, the most needed first."""
-        steps: list[_Task] = [
-            ("scoring answers", self._score),
-            ("building policies", self._build_policies),
-            ("reading answers", self._read_searched),
-        ]
-        done, trouble = 0, list[str]()
-        while done < len(steps) and not self._ended:
-            doing, work = steps[done]
-            of = len(steps) + (done < 3)
-            self.progress = Progress(done=done, of=of, doing=doing, trouble=tuple(trouble))
+        steps: dict[str, Callable[[], None]] = {
+            "scoring answers": self._score,
+            "building policies": self._build_policies,
+            "reading answers": self._read_searched,
+            "measuring signals": lambda: self._measure(given_signals(self.traces)),
+            "watching policies that ran": self._watch,
+        }
+        trouble: tuple[str, ...] = ()
+        for done, (doing, step) in enumerate(steps.items()):
+            if self._ended:
+                break
+            self.progress = Progress(done=done, of=len(steps), doing=doing, trouble=trouble)
             try:
                 with self._lock:
-                    work()
+                    step()
             except (SufficeError, OSError, MemoryError, RuntimeError) as error:
-                trouble.append(f"{doing}: {error}")
-            done += 1
-            if done == 3:
-                steps += self._later()
-        self.progress = Progress(done=done, of=done, doing="", trouble=tuple(trouble))
-
-    def _later(self) -> list[_Task]:
-        """Signals that policies do not read, then what a watch of those that ran says."""
-        ran = self.ran() if self.watches else []
-        return [
-            ("measuring signals", partial(self._measure, given_signals(self.traces))),
-            *((f"watching {one.label}", partial(self._watch, one)) for one in ran),
-        ]
+                trouble += (f"{doing}: {error}",)
+        self.progress = Progress(done=len(steps), of=len(steps), doing="", trouble=trouble)
 
     def _read_searched(self) -> None:
         answers = Texts.of(self.traces.table.column("answer"))
         ids = pc.utf8_lower(self.question_ids).combine_chunks()
-        small = self.questions.mapped(pc.utf8_lower), ids, answers.mapped(pc.utf8_lower)
-        self.searched = small
+        self.searched = self.questions.mapped(pc.utf8_lower), ids, answers.mapped(pc.utf8_lower)
 
     def _score(self) -> None:
         self.measures = self.measures.by(self.settings.metric)
         self.measures.scores()
         self.notes += self.measures.notes(self.settings.metric)
         self.warnings += record_banners(self.traces)
-        _ = self.measures.seen, self.labelled  # known when somebody asks
+        _ = self.measures.seen, self.labelled  # computed now, for whoever asks
 
     def _measure(self, names: Sequence[str]) -> None:
         new = [name for name in names if name not in self.signals]
@@ -222,26 +191,22 @@ class RecordView:
 
     @property
     def watches(self) -> bool:
-        """Whether there are few enough questions for a watch here."""
+        """Whether the record is small enough for a watch in the viewer."""
         return self.n_questions <= MOST_WATCHED
 
-    def ran(self) -> list[NamedPolicy]:
-        """The policies here that ran when the record was made, as its questions say."""
-        policies = [policy.candidate for policy in list(self.policies)]
-        return [one for one in policies if one.policy is not None and one.hash in self._hashes]
-
     @cached_property
-    def _hashes(self) -> frozenset[str]:
+    def ran(self) -> frozenset[str]:
+        """The hashes of policies that ran when the record was made."""
         return frozenset(self.traces.first_rounds("policy_hash").unique().to_pylist()) - {None}
 
-    def _watch(self, candidate: NamedPolicy) -> None:
-        if candidate.policy is None:
-            return
-        production = Production(
-            candidate.policy, ProductionSettings(max_rounds=candidate.max_rounds)
-        )
-        production.read([(self.traces, self.traces.question_ids)])
-        self.watched[candidate.hash] = production
+    def _watch(self) -> None:
+        for candidate in [columns.candidate for columns in self.policies] if self.watches else []:
+            if candidate.policy is None or candidate.hash not in self.ran:
+                continue
+            settings = ProductionSettings(max_rounds=candidate.max_rounds)
+            production = Production(candidate.policy, settings)
+            production.read([(self.traces, self.traces.question_ids)])
+            self.watched[candidate.hash] = production
 
     def _build_policies(self) -> None:
         settings, measures = self.settings, self.measures
@@ -291,13 +256,13 @@ class RecordView:
 
     # --- read when ready -------------------------------------------------------------------------
     def signal(self, name: str) -> Array:
-        """A signal of every question and round, (n_questions, n_rounds)."""
+        """Return a signal of every question and round, (n_questions, n_rounds)."""
         self._need((name,))
         return self.signals[name]
 
     def _need(self, names: Sequence[str]) -> None:
-        """Signals, measured now where they were not."""
-        specs_for(self.traces, names)  # what the record cannot give is told now
+        """Measure signals that were not measured yet."""
+        specs_for(self.traces, names)  # refuses signals that the record cannot give
         if not self.policies:
             raise NotReadyError(f"the record is being measured: {self.progress.doing}")
         if not self.signals.keys() >= set(names):
@@ -305,7 +270,7 @@ class RecordView:
                 self._measure(names)
 
     def policy(self, name: str, rule: str = "") -> PolicyColumns:
-        """A policy by what it is called; :data:`WHAT_IF`: the rule."""
+        """Return the policy of this name; :data:`WHAT_IF`: the rule."""
         if name == WHAT_IF:
             return self.rule(rule)
         for policy in self.policies:
@@ -318,7 +283,6 @@ class RecordView:
 
     @property
     def full(self) -> PolicyColumns:
-        """The full budget."""
         return self.policy(f"fixed-{self.traces.n_rounds}")
 
     def _rule(self, text: str) -> PolicyColumns:
@@ -332,7 +296,6 @@ class RecordView:
 
     # --- figures ---------------------------------------------------------------------------------
     def facts(self) -> dict[str, Any]:
-        """What the first page says of the record."""
         traces, axis = self.traces, self.axis
         counts = np.bincount(self.splits.codes + 1, minlength=len(self.splits.distinct) + 1)
         names = ["", *self.splits.distinct.to_pylist()]
@@ -364,7 +327,7 @@ class RecordView:
         }
 
     def figures_of(self, policy: PolicyColumns, rows: NDArray[np.bool_]) -> dict[str, Any]:
-        """What a policy scores and pays on some questions, and where it stops."""
+        """Return a policy's score, cost and stops on some questions."""
         candidate = policy.candidate
         stops = np.bincount(policy.stops[rows], minlength=self.traces.n_rounds + 1)
         return {
@@ -386,20 +349,18 @@ class RecordView:
 
     @cached_property
     def labelled(self) -> NDArray[np.bool_]:
-        """Which questions are scored, (n_questions,)."""
         return self.measures.scores().labelled
 
     def differences(
         self, one: PolicyColumns, other: PolicyColumns, rows: NDArray[np.bool_]
     ) -> dict[str, Interval | None]:
-        """What one policy scores and pays more than another on the same questions."""
         cost = None
         if one.cost is not None and other.cost is not None:
             cost = self.interval(one.cost - other.cost, rows)
         return {"score": self.interval(one.score - other.score, rows & self.labelled), "cost": cost}
 
     def interval(self, values: Array, rows: NDArray[np.bool_]) -> Interval | None:
-        """The mean over units of questions, with its 95% interval; ``None``: of one or more it is unknown."""
+        """Return the mean over units with its 95% interval; ``None``: some value is unknown."""
         means = unit_means(values[rows], self.measures.units[rows])
         if not len(means) or np.isnan(means).any():
             return None
@@ -412,5 +373,5 @@ class RecordView:
 
 @lru_cache(maxsize=2)
 def _counts(n_questions: int) -> Array:
-    """How often each question is drawn, (resamples, n_questions): at most 40 MB, kept while one types."""
+    """Return how often each question is drawn, (resamples, n_questions); at most 40 MB are kept."""
     return np.concatenate(list(resampled_counts(n_questions)))

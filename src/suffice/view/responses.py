@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
+from math import isfinite
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -23,7 +23,7 @@ from suffice.report.svg import Family
 from suffice.results.formats import amount, percent
 from suffice.results.markup import Html, shorten, visible
 from suffice.signals.columns.arrays import Texts
-from suffice.trace.rounds.records import Passage, QuestionRecord
+from suffice.trace.rounds.records import QuestionRecord
 from suffice.view.data import MOST_WATCHED, NotReadyError, PolicyColumns, RecordView
 
 _KEPT = 8
@@ -33,7 +33,7 @@ Rows = NDArray[np.int64]
 
 
 class Selection(BaseModel):
-    """Which questions, in which order, as a query string asks for them."""
+    """Filters and order of questions, from a query string."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True)
 
@@ -61,27 +61,26 @@ class PageWanted(Selection):
 
     @property
     def selection(self) -> Selection:
-        """What it is a page of."""
         return Selection(**self.model_dump(include={*Selection.model_fields}))
 
 
 def rows_of(view: RecordView, chosen: Selection) -> Rows:
-    """The rows of a selection, in its order; those asked for lately are kept."""
-    key = chosen, len(view.policies)  # a policy that came since may be meant
+    """Return the rows of a selection in its order; the latest selections are kept."""
+    key = chosen, len(view.policies)  # a newer policy may be meant
     rows = view.orders.pop(key, None)
     if rows is None:
         if view.progress.ready:
-            _told_by(view, chosen)  # a name that nobody has is told
+            _stopping(view, chosen)  # refuses an unknown name
         mask, rows = _mask(view, chosen), _sorted(view, chosen)
         rows = rows if mask is None else rows[mask[rows]]
     view.orders[key] = rows
     while len(view.orders) > _KEPT:
-        view.orders.popitem(last=False)
+        view.orders.pop(next(iter(view.orders)), None)
     return rows
 
 
 def _sorted(view: RecordView, chosen: Selection) -> Rows:
-    """Equal ones, and at the end those without a value, stay in the order of the record."""
+    """Sort rows stably; those without a value come last."""
     if chosen.sort == "id":
         order = np.arange(view.n_questions)
         return order[::-1] if chosen.order == "desc" else order
@@ -89,7 +88,7 @@ def _sorted(view: RecordView, chosen: Selection) -> Rows:
         ranks = pc.rank(view.questions.distinct, tiebreaker="dense").to_numpy()
         values = view.questions.through(ranks.astype(np.float64), np.nan)
     else:
-        policy = _told_by(view, chosen)
+        policy = _stopping(view, chosen)
         if chosen.sort == "stop":
             values = policy.stops.astype(np.float64)
         elif chosen.sort == "score":
@@ -106,35 +105,33 @@ def _at_stop(view: RecordView, signal: str, policy: PolicyColumns) -> NDArray[np
     return at_stop(view.signal(signal), np.maximum(policy.stops, np.int16(1)))
 
 
-def _told_by(view: RecordView, chosen: Selection) -> PolicyColumns:
-    """The policy by whose stops questions are told."""
+def _stopping(view: RecordView, chosen: Selection) -> PolicyColumns:
+    """Return the policy whose stops the filters mean."""
     return view.policy(chosen.policy, chosen.rule) if chosen.policy else view.full
 
 
 def _other(view: RecordView, chosen: Selection) -> PolicyColumns:
     if not chosen.differs:
-        raise UsageError(
-            f"outcome {chosen.outcome} is told beside another policy; give differs too"
-        )
+        raise UsageError(f"outcome {chosen.outcome} compares with another policy; give differs too")
     return view.policy(chosen.differs, chosen.rule)
 
 
 # --- filters -------------------------------------------------------------------------------------
 def _mask(view: RecordView, chosen: Selection) -> Mask | None:
-    """Which questions are asked for, (n_questions,); ``None``: all."""
+    """Return which questions pass the filters, (n_questions,); ``None``: all."""
     masks = list[Mask]()
     if chosen.split:
         masks.append(view.in_split(chosen.split))
     if chosen.type:
         masks.append(view.types.codes == view.types.code_of(chosen.type))
     if chosen.stop:
-        masks.append(_told_by(view, chosen).stops == chosen.stop)
+        masks.append(_stopping(view, chosen).stops == chosen.stop)
     if chosen.outcome:
         masks.append(_went(view, chosen))
     if chosen.differs:
-        masks.append(_told_by(view, chosen).stops != _other(view, chosen).stops)
+        masks.append(_stopping(view, chosen).stops != _other(view, chosen).stops)
     if chosen.signal:
-        values = _at_stop(view, chosen.signal, _told_by(view, chosen))
+        values = _at_stop(view, chosen.signal, _stopping(view, chosen))
         low = -np.inf if chosen.low is None else chosen.low
         high = np.inf if chosen.high is None else chosen.high
         masks.append((values >= low) & (values <= high))
@@ -143,7 +140,7 @@ def _mask(view: RecordView, chosen: Selection) -> Mask | None:
 
 
 def _went(view: RecordView, chosen: Selection) -> Mask:
-    policy = _told_by(view, chosen)
+    policy = _stopping(view, chosen)
     right, wrong = policy.em == 1.0, policy.em == 0.0
     if chosen.outcome in ("gained", "lost"):
         other = _other(view, chosen).em
@@ -161,7 +158,7 @@ def _went(view: RecordView, chosen: Selection) -> Mask:
 
 
 def _holding(view: RecordView, word: str) -> Mask:
-    """Questions that hold a word, in their text, their id or an answer."""
+    """Return which questions hold a word in their text, their id or an answer."""
     searched = view.searched
     if searched is None:
         raise NotReadyError("the texts that are searched are being read")
@@ -180,7 +177,6 @@ def _contains(texts: pa.Array, word: str) -> Mask:
 
 
 def rows_shown(view: RecordView, rows: Rows, policies: Sequence[PolicyColumns]) -> list[Any]:
-    """What a table says of questions: their texts and where each policy stops."""
     traces = view.traces
     texts, types = _texts(view.questions, rows), _texts(view.types, rows)
     ids = view.question_ids.take(pa.array(rows)).to_pylist()
@@ -225,7 +221,6 @@ _PLACE = re.compile(r"at character (\d+)")
 
 
 def figures(view: RecordView, split: str) -> dict[str, Any]:
-    """Facts of the record and what every policy scores and pays on a split."""
     split = view.split_of(split)
     rows = view.in_split(split)
     policies = [view.figures_of(policy, rows) for policy in list(view.policies)]
@@ -233,7 +228,6 @@ def figures(view: RecordView, split: str) -> dict[str, Any]:
 
 
 def question_page(view: RecordView, wanted: PageWanted) -> dict[str, Any]:
-    """Some questions of a selection, with the cursors of the next and the previous ones."""
     selected, before = rows_of(view, wanted.selection), 0
     if wanted.cursor is not None:
         found = np.flatnonzero(selected == wanted.cursor)
@@ -260,7 +254,7 @@ def question_page(view: RecordView, wanted: PageWanted) -> dict[str, Any]:
 def one_question(
     view: RecordView, name: str, rule: str = "", chosen: Selection | None = None
 ) -> dict[str, Any]:
-    """Everything of a question: its rounds, signals and where each policy stops and why."""
+    """Return a question's rounds, signals, and where each policy stops and why."""
     place = pc.index(view.question_ids, name).as_py()
     if place < 0:
         raise DataError(
@@ -272,7 +266,7 @@ def one_question(
     if rule:
         policies.append(view.rule(rule))
     signals = {
-        signal: values[place, : len(record.rounds)]
+        signal: np.where(np.isfinite(values[place]), values[place], np.nan)[: len(record.rounds)]
         for signal, values in sorted(view.signals.items())
         if np.isfinite(values[place]).any()
     }
@@ -288,7 +282,14 @@ def one_question(
                 "right": None if scored is None else scored.em[place, number],
                 "score": None if scored is None else scored.compared[place, number],
                 "parse_failure": _text(recorded.parse_failure),
-                "passages": [_passage(passage) for passage in recorded.passages or ()],
+                "passages": [
+                    {
+                        "title": shorten(visible(passage.title or passage.id), 300),
+                        "text": _text(passage.text),
+                        "score": passage.score if isfinite(passage.score or 0.0) else None,
+                    }
+                    for passage in recorded.passages or ()
+                ],
                 "samples": [_text(sample) for sample in (recorded.samples or ())[:20]],
                 "usage": {
                     kind: getattr(recorded.usage, kind)
@@ -306,9 +307,7 @@ def one_question(
         if view.measures.metric.gold
         else [],
         "rounds": rounds,
-        "signals": {
-            signal: [_number(value) for value in values] for signal, values in signals.items()
-        },
+        "signals": signals,
         "stops": [_stop(view, policy, place, record) for policy in policies],
         "near": None if chosen is None else _near(view, chosen, place),
     }
@@ -360,16 +359,8 @@ def _stop(
     }
 
 
-def _passage(passage: Passage) -> dict[str, Any]:
-    return {
-        "title": shorten(visible(passage.title or passage.id), 300),
-        "text": _text(passage.text),
-        "score": None if passage.score is None else _number(passage.score),
-    }
-
-
 def _text(text: str | None) -> str | None:
-    """A text with nothing hidden in it; what is too long for a page is cut, and says so."""
+    """Spell out hidden characters, and cut a text that is too long for a page."""
     if text is None:
         return None
     if len(text) > _LONGEST:
@@ -379,13 +370,8 @@ def _text(text: str | None) -> str | None:
     return visible(text)
 
 
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
-# --- a rule that is tried ------------------------------------------------------------------------
+# --- a tried rule --------------------------------------------------------------------------------
 def what_if(view: RecordView, rule: str, against: str, split: str) -> dict[str, Any]:
-    """Where a rule would stop every question, and what it scores and pays more than others."""
     split = view.split_of(split)
     try:
         parse(rule)
@@ -418,7 +404,7 @@ def what_if(view: RecordView, rule: str, against: str, split: str) -> dict[str, 
 
 
 def _changes(one: PolicyColumns, other: PolicyColumns, rows: NDArray[np.bool_]) -> dict[str, int]:
-    """How many questions stop elsewhere, and how many of these are right under one of the two alone."""
+    """Count the questions that stop elsewhere, and those right under one of the two only."""
     changed = rows & (one.stops != other.stops)
     return {
         "changed": int(changed.sum()),
@@ -430,7 +416,6 @@ def _changes(one: PolicyColumns, other: PolicyColumns, rows: NDArray[np.bool_]) 
 
 # --- two policies --------------------------------------------------------------------------------
 def compared(view: RecordView, one: str, other: str, rule: str, split: str) -> dict[str, Any]:
-    """Two policies beside each other: figures, paired differences, on how many questions they differ."""
     split = view.split_of(split)
     rows = view.in_split(split)
     first, second = view.policy(one, rule), view.policy(other, rule)
@@ -452,14 +437,14 @@ def compared(view: RecordView, one: str, other: str, rule: str, split: str) -> d
 
 # --- promises ------------------------------------------------------------------------------------
 def promises(view: RecordView) -> dict[str, Any]:
-    """What every policy promises, on what that rests, and what a record with cut questions leaves open."""
-    made, ran = [], {candidate.hash for candidate in view.ran()}
+    """Return every policy's promise, its evidence, and counts of cut questions."""
+    made = []
     for policy in list(view.policies):
         deployed = policy.candidate.policy
         if deployed is None:
             continue
         facts = deployed.facts
-        watched = _watched(view, policy.candidate) if policy.candidate.hash in ran else None
+        watched = _watched(view, policy.candidate) if policy.candidate.hash in view.ran else None
         if not (watched or facts.promise or facts.guarantee or facts.coverage):
             continue
         made.append(
@@ -489,21 +474,16 @@ def promises(view: RecordView) -> dict[str, Any]:
 
 
 def _watched(view: RecordView, candidate: NamedPolicy) -> dict[str, Any]:
-    """What a watch of a policy that ran says, as people read it; ``note``: why it says nothing."""
+    """Return the watch of a policy that ran; ``note``: why there is none."""
     produced = view.watched.get(candidate.hash)
-    if not view.watches:
-        note = (
-            f"It ran in this record, which has more than {MOST_WATCHED:,} questions. What was seen of its "
-            "promise says: suffice monitor TRACES --policy POLICY"
-        )
-        return {"note": note, "alarms": [], "tables": []}
     if produced is None:
-        trouble = [
-            said
-            for said in view.progress.trouble
-            if said.startswith(f"watching {candidate.label}:")
-        ]
+        trouble = [said for said in view.progress.trouble if said.startswith("watching")]
         note = " ".join(trouble) or "It ran in this record, which is being watched."
+        if not view.watches:
+            note = (
+                f"It ran in this record, which has more than {MOST_WATCHED:,} questions. To see its watch: "
+                "suffice monitor TRACES --policy POLICY"
+            )
         return {"note": visible(note), "alarms": [], "tables": []}
     alarms = produced.alarm_notes
     return {
@@ -525,7 +505,7 @@ def _watched(view: RecordView, candidate: NamedPolicy) -> dict[str, Any]:
 
 # --- a picture -----------------------------------------------------------------------------------
 def chart(view: RecordView, split: str, rule: str = "") -> Html:
-    """Scores against cost: fixed budgets as a line, other policies as points, the rule tried as one more."""
+    """Draw scores against cost: fixed budgets as a line, policies and the tried rule as points."""
     split = view.split_of(split)
     axis, rows = view.axis, view.in_split(split)
     shown = [*view.policies, *([view.rule(rule)] if rule else [])]

@@ -25,18 +25,9 @@ from suffice.results.as_json import as_json
 from suffice.results.formats import counted
 from suffice.serve.guard import PAGE_CONTENT, Door, Refusal, application
 from suffice.trace.durable import written_aside
-from suffice.view import responses as answers
+from suffice.view import responses
 from suffice.view.data import NotReadyError, RecordView
-from suffice.view.responses import (
-    PageWanted,
-    Selection,
-    chart,
-    compared,
-    figures,
-    one_question,
-    promises,
-    rows_shown,
-)
+from suffice.view.responses import PageWanted, Selection
 
 _WATCHED_S = 1.0
 _MOST_ARRIVED = 200
@@ -44,14 +35,13 @@ _STYLE = files("suffice.report").joinpath("page.css")
 
 
 def assets() -> dict[str, bytes]:
-    """The files of the page by name; the report's style is its first."""
     folder = files("suffice.view").joinpath("static")
     page = {entry.name: entry.read_bytes() for entry in folder.iterdir() if entry.is_file()}
     return {**page, "page.css": _STYLE.read_bytes()}
 
 
 class Shown:
-    """The record that is shown, and the newer one of a folder that grows."""
+    """The shown record, which is opened again when its files change."""
 
     def __init__(
         self,
@@ -71,21 +61,18 @@ class Shown:
 
     @property
     def view(self) -> RecordView:
-        """The record."""
         if self._view is None:
             raise DataError(self.trouble) if self.trouble else NotReadyError(self.doing)
         return self._view
 
     def reading(self, share: float) -> None:
-        """Say how much of the record has been read."""
         self.doing = f"reading the record, {int(100 * share)} %"
 
     def end(self) -> None:
-        """End what pages follow."""
+        """End the streams of open pages."""
         self.ended = True
 
     def open(self) -> None:
-        """Open the record."""
         if self._open_again is None:
             return
         self._stamp = self._look()
@@ -95,7 +82,7 @@ class Shown:
             self.trouble = str(error)
 
     def renew(self) -> bool:
-        """Open the record anew if its files changed; whether it did."""
+        """Open the record again if its files changed; return whether they did."""
         if self._open_again is None or self._view is None or not self._busy.acquire(blocking=False):
             return False
         try:
@@ -114,7 +101,7 @@ class Shown:
             places = np.flatnonzero(~np.asarray(known, bool))[:_MOST_ARRIVED]
             new = [
                 {name: row[name] for name in ("id", "question")}
-                for row in rows_shown(newer, places, [])
+                for row in responses.rows_shown(newer, places, [])
             ]
             self.arrived = [*new, *self.arrived][:_MOST_ARRIVED]
             self._view.stop()
@@ -125,13 +112,13 @@ class Shown:
             self._busy.release()
 
     def _look(self) -> str:
-        """What tells whether files changed: their names, sizes and times."""
+        """Return the names, sizes and times of the record's files."""
         if self._source is None:
             return ""
         place = self._source
         try:
             entries = [place]
-            if place.is_dir():  # what is hidden is no part of a record
+            if place.is_dir():  # hidden files are no part of a record
                 entries = sorted(one for one in place.iterdir() if not one.name.startswith("."))
             stats = [(entry.name, entry.stat()) for entry in entries]
         except OSError:
@@ -139,7 +126,7 @@ class Shown:
         return str([(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats])
 
     def state(self) -> dict[str, Any]:
-        """Where measuring stands and whether the record grew."""
+        """Return the progress of measuring, and the record's version."""
         try:
             view = self.view
         except SufficeError as error:
@@ -158,7 +145,6 @@ class Shown:
 
 
 def viewer_app(shown: Shown) -> FastAPI:
-    """The viewer of a record, for whoever reaches it by an address."""
     app = application([viewer_router(shown)], Door(content=PAGE_CONTENT))
 
     @app.exception_handler(NotReadyError)
@@ -170,55 +156,54 @@ def viewer_app(shown: Shown) -> FastAPI:
 
 
 def viewer_router(shown: Shown) -> APIRouter:
-    """A record's data for its page."""
     router = APIRouter(tags=["viewer"])
 
     @router.get("/api/record")
     def record(split: str = "") -> Response:
-        """Facts of the record, and what every policy scores and pays on a split."""
-        figures = answers.figures(shown.view, split)
+        """Give facts of the record, and every policy's figures on a split."""
+        figures = responses.figures(shown.view, split)
         return _reply({**figures, "version": shown.version, "live": shown.trouble or None})
 
     @router.get("/api/questions")
     def questions(wanted: Annotated[PageWanted, Query()]) -> Response:
-        """A page of questions, filtered and sorted."""
-        return _reply(answers.question_page(shown.view, wanted))
+        """Give a page of questions, filtered and sorted."""
+        return _reply(responses.question_page(shown.view, wanted))
 
     @router.get("/api/question/{id:path}")
     def question(id: str, chosen: Annotated[Selection, Query()]) -> Response:  # noqa: A002
-        """A question round by round, and where every policy stops and why."""
-        return _reply(answers.one_question(shown.view, id, chosen.rule, chosen))
+        """Give a question round by round, and where every policy stops and why."""
+        return _reply(responses.one_question(shown.view, id, chosen.rule, chosen))
 
     @router.get("/api/what-if")
     def what_if(rule: str, against: str = "", split: str = "") -> Response:
-        """Where a rule would stop every question, and what it scores and pays."""
-        return _reply(answers.what_if(shown.view, rule, against, split))
+        """Give a rule's stops, score and cost."""
+        return _reply(responses.what_if(shown.view, rule, against, split))
 
     @router.get("/api/compare")
     def compare(a: str, b: str, rule: str = "", split: str = "") -> Response:
-        """Two policies beside each other."""
-        return _reply(answers.compared(shown.view, a, b, rule, split))
+        """Compare two policies."""
+        return _reply(responses.compared(shown.view, a, b, rule, split))
 
     @router.get("/api/promises")
     def promises() -> Response:
-        """What every policy promises, and on what that rests."""
-        return _reply(answers.promises(shown.view))
+        """Give every policy's promise and its evidence."""
+        return _reply(responses.promises(shown.view))
 
     @router.get("/api/arrived")
     async def arrived() -> Response:
-        """Questions that came since the record was opened."""
+        """List questions that came since the record was opened."""
         told = {"version": shown.version, "questions": shown.arrived, "trouble": shown.trouble}
         return _reply(told)
 
     @router.get("/api/chart")
     def chart(split: str = "", rule: str = "") -> Response:
-        """Scores against cost, as a picture."""
-        picture = answers.chart(shown.view, split, rule).encode()
+        """Draw scores against cost."""
+        picture = responses.chart(shown.view, split, rule).encode()
         return Response(picture, media_type="image/svg+xml")
 
     @router.get("/api/live", response_class=EventSourceResponse)
     async def live() -> AsyncIterator[dict[str, Any]]:
-        """Where measuring stands and that the record grew, whenever that changed."""
+        """Tell of progress and of a grown record, whenever one changes."""
         last = None
         while not shown.ended:
             await run_in_threadpool(shown.renew)
@@ -229,7 +214,6 @@ def viewer_router(shown: Shown) -> APIRouter:
 
     @router.get("/page.css", include_in_schema=False)
     async def style() -> FileResponse:
-        """The report's style."""
         return FileResponse(str(_STYLE))
 
     return router
@@ -240,21 +224,20 @@ def _reply(told: object) -> Response:
 
 
 def document(value: object) -> bytes:
-    """Strict JSON in as few bytes as it takes."""
+    """Return strict JSON, as short as it gets."""
     text = json.dumps(as_json(value), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "backslashreplace")
 
 
 # --- as static files ------------------------------------------------------------------------------
-MOST_ROWS = 5_000
-"""Questions of a bundle."""
+MOST_ROWS = 5_000  # questions of a bundle
 _MOST_PAIRED = 12  # policies that are compared with one another
 _A_FILE = 50  # questions
 _MARK = b'<html lang="en">'
 
 
 def write_bundle(view: RecordView, folder: Path) -> list[str]:
-    """Write the viewer of a measured record as files in a new or empty folder; say what was written."""
+    """Write the viewer of a measured record as files into a new or empty folder; return lines to print."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} exists already; name a new folder for the bundle")
     with written_aside(folder) as aside:
@@ -266,16 +249,16 @@ def write_bundle(view: RecordView, folder: Path) -> list[str]:
 
 
 def _written(view: RecordView, folder: Path) -> int:
-    """How many questions are in the bundle."""
+    """Write the bundle's files; return the number of its questions."""
     data = folder / "data"
     data.mkdir(parents=True)
     step = -(-view.n_questions // MOST_ROWS)
     places: NDArray[np.int64] = np.arange(0, view.n_questions, step)
     policies = list(view.policies)
-    rows = rows_shown(view, places, policies)
+    rows = responses.rows_shown(view, places, policies)
     for number, start in enumerate(range(0, len(rows), _A_FILE)):
         part = rows[start : start + _A_FILE]
-        told = {row["id"]: one_question(view, row["id"]) for row in part}
+        told = {row["id"]: responses.one_question(view, row["id"]) for row in part}
         (data / f"rounds-{number}.json").write_bytes(document(told))
         for row in part:
             row["file"] = number
@@ -293,9 +276,9 @@ def _record(view: RecordView, shown: int) -> dict[str, Any]:
     splits = ["*", *(name for name in view.facts()["splits"] if name)]
     records = {
         split: {
-            "policies": (of_split := figures(view, split))["policies"],
+            "policies": (of_split := responses.figures(view, split))["policies"],
             "split": of_split["split"],
-            "chart": str(chart(view, split)),
+            "chart": str(responses.chart(view, split)),
         }
         for split in splits
     }
@@ -308,10 +291,10 @@ def _record(view: RecordView, shown: int) -> dict[str, Any]:
         **view.facts(),
         "records": records,
         "pairs": {
-            f"{one}\n{other}\n{asked}": compared(view, one, other, "", asked)
+            f"{one}\n{other}\n{asked}": responses.compared(view, one, other, "", asked)
             for one, other in permutations(names, 2)
         },
-        "promises_made": promises(view),
+        "promises_made": responses.promises(view),
         "full": f"fixed-{view.traces.n_rounds}",
         "bundle": said,
     }

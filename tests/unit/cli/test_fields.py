@@ -68,7 +68,7 @@ def test_every_kind_of_field() -> None:
         *("--pair", "1:2", "--match-f1", "0.5", "--loud", "--no-kept", "--how", "fast"),
         *("--gears", "3", "--energy", "prompt=1", "--half", "2"),
     )
-    found = given.settings(Settings, split="eval")
+    found = given.settings(Settings)
     assert found == Settings(
         share=0.25,
         limit=0,
@@ -81,7 +81,6 @@ def test_every_kind_of_field() -> None:
         inner=Inner(how="fast", gears=3),
         cost_model=found.cost_model,
         half=2.0,
-        split="eval",
     )
     assert found.cost_model != CostModel()
     assert parsed("--match-f1", "0.5").of(Settings) == {"match_f1": 0.5}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from suffice.cli.main import COMMANDS, build_app, main
-from suffice.cli.shared_options import write_policy
+from suffice.cli.shared_options import written_policy
 from suffice.policies.policy_file import load_policy
 from suffice.policies.rules.policy import Rule
 from suffice.policies.unfitted import FixedPolicy
@@ -68,5 +68,5 @@ def test_a_policys_file_states_the_full_budget_and_never_its_own_stop(
     traces = to_trace_set([make_record("a", ["x", "y", "z"])])
     traces = replace(traces, origin=replace(traces.origin, run=stated))
     for policy in (FixedPolicy(1), Rule(rule="round >= 2")):
-        written = write_policy(tmp_path / "policy.json", policy, traces)
-        assert load_policy(written).max_rounds == budget
+        written = written_policy(str(tmp_path / "policy.json"), policy, traces)
+        assert load_policy(written["out"]).max_rounds == budget

@@ -13,7 +13,7 @@ from suffice.costs.prices import Prices
 from suffice.costs.usage import CostModel, CostReads, cost_matrix, stop_costs
 from suffice.datasets.known_datasets import load
 from suffice.errors import UsageError
-from suffice.loops.steps import LOOPS, make_pipeline
+from suffice.loops import LOOPS, make_pipeline
 from suffice.retrieval.retrievers import OwnParagraphs
 from suffice.testing.models import ScriptedModel, made_up_reply
 from suffice.trace.rounds.records import Round, Usage

@@ -17,9 +17,10 @@ from suffice.errors import BackendError
 from suffice.evaluation.replay.runner import stop_rounds
 from suffice.live.answering import Answered, AskSettings, LiveLoop
 from suffice.live.requirements import ChosenPolicy
+from suffice.loops import LOOPS, make_pipeline
 from suffice.loops.query_loop import QueryLoopSettings
 from suffice.loops.ranked import CumulativeSettings
-from suffice.loops.steps import LOOPS, LoopSettings, make_pipeline
+from suffice.loops.steps import LoopSettings
 from suffice.measures.costs import policy_reads
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.rules.policy import Rule

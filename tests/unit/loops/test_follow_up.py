@@ -10,10 +10,8 @@ from tests.loops.follow_up import APIS, LETTERS, QUESTION, Api, Heard, Lines, Ra
 
 from suffice.contracts import GenerationRequest
 from suffice.loops.follow_up import (
-    ChainPipeline,
     ChainSettings,
     FollowUpPipeline,
-    IterativePipeline,
     IterativeSettings,
     parse_verdict,
 )
@@ -25,8 +23,8 @@ from suffice.trace.rounds.records import Round
 
 def loop(model: ScriptedModel, name: str = "iterative", **settings: Any) -> FollowUpPipeline:
     if name == "chain":
-        return ChainPipeline(model, ChainSettings(**settings))
-    return IterativePipeline(model, IterativeSettings(**settings))
+        return FollowUpPipeline(model, ChainSettings(**settings))
+    return FollowUpPipeline(model, IterativeSettings(**settings))
 
 
 def run(

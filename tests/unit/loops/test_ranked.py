@@ -12,13 +12,8 @@ from tests.hashing_encoder import HashingEncoder
 from tests.loops.query import AtLeast
 
 from suffice.errors import UsageError
-from suffice.loops.ranked import (
-    BudgetedPipeline,
-    BudgetedSettings,
-    CumulativePipeline,
-    CumulativeSettings,
-)
-from suffice.loops.steps import make_pipeline
+from suffice.loops import make_pipeline
+from suffice.loops.ranked import BudgetedSettings, CumulativeSettings, GrowingLoop
 from suffice.signals.model_confidence import TOKEN_PROBABILITY
 from suffice.signals.retrieval_scores import RERANK_VARIANCE
 from suffice.testing.models import ScriptedModel
@@ -44,7 +39,7 @@ class Listed:
 
 
 def rounds(n: int, model: ScriptedModel | None = None, **settings: Any) -> list[Round]:
-    loop = BudgetedPipeline(model or ScriptedModel(), BudgetedSettings(**settings))
+    loop = GrowingLoop(model or ScriptedModel(), BudgetedSettings(**settings))
     return list(loop.rounds(QUESTION, Listed(passages(n), [])))
 
 
@@ -72,7 +67,7 @@ def test_what_each_round_adds(n: int, settings: dict[str, Any], expected: list[i
 
 def test_it_ranks_once() -> None:
     source = Listed(passages(40), [])
-    found = list(BudgetedPipeline(ScriptedModel(), BudgetedSettings()).rounds(QUESTION, source))
+    found = list(GrowingLoop(ScriptedModel(), BudgetedSettings()).rounds(QUESTION, source))
     assert source.asked == [40]
     assert [each.usage.retrievals for each in found] == [1, 0, 0]
     assert [each.query for each in found] == [QUESTION.text, None, None]
@@ -82,7 +77,7 @@ def test_a_reranker_is_counted_and_its_scores_kept() -> None:
     scored = tuple(
         replace(each, score=0.1 * i, rerank_score=9.0 - i) for i, each in enumerate(passages(8))
     )
-    loop = BudgetedPipeline(ScriptedModel(), BudgetedSettings())
+    loop = GrowingLoop(ScriptedModel(), BudgetedSettings())
     found = list(loop.rounds(QUESTION, Listed(scored, [])))
     assert [each.usage.rerank_calls for each in found] == [1, 0]
     assert not math.isnan(RERANK_VARIANCE(LoopView("", tuple(found))))
@@ -93,9 +88,7 @@ def test_a_reranker_is_counted_and_its_scores_kept() -> None:
 
 def test_the_encoder_compares_each_answer_with_its_evidence() -> None:
     encoder = HashingEncoder()
-    loop = BudgetedPipeline(
-        ScriptedModel(["Fact 3", "Fact 3"]), BudgetedSettings(), encoder=encoder
-    )
+    loop = GrowingLoop(ScriptedModel(["Fact 3", "Fact 3"]), BudgetedSettings(), encoder=encoder)
     found = list(loop.rounds(QUESTION, Listed(passages(8), [])))
     for each in found:
         assert 0.5 < each.signals["evidence_consistency"] <= 1.0
@@ -134,7 +127,7 @@ def test_where_certainty_comes_from(
 def test_token_probability_is_refused_where_there_is_none() -> None:
     model = ScriptedModel(logprobs=False)
     with pytest.raises(UsageError, match=r"--certainty self_consistency"):
-        BudgetedPipeline(model, BudgetedSettings(certainty="token_probability"))
+        GrowingLoop(model, BudgetedSettings(certainty="token_probability"))
     assert not model.requests
 
 
@@ -162,7 +155,7 @@ CADEL = Question(id="q", text="On which river is Cadel?")
 
 def test_the_closed_book_shows_nothing_and_is_paid() -> None:
     model = ScriptedModel(["Answer: Cadela\nConfidence: 2"])
-    loop = CumulativePipeline(model, CumulativeSettings(samples=3, judge=True))
+    loop = GrowingLoop(model, CumulativeSettings(samples=3, judge=True))
     found = loop.closed_book(CADEL)
     assert (found.answer, found.verbalized_confidence) == ("Cadela", 2.0)
     assert (found.passages, found.query, found.samples) == ((), None, None)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pytest
 
 from suffice.datasets.known_datasets import load
-from suffice.loops.steps import LOOPS, make_pipeline
+from suffice.loops import LOOPS, make_pipeline
 from suffice.retrieval.retrievers import OwnParagraphs
 from suffice.signals.model_confidence import ANSWER_TOKEN_MARGIN
 from suffice.testing.models import ScriptedModel

@@ -79,7 +79,7 @@ def test_a_question_is_counted() -> None:
     assert said["suffice_abstentions_total", by] == 1
     levels = ("in_flight", "queue", "record_lost_rounds", "record_failing")
     assert [said[f"suffice_{name}", ()] for name in levels] == [0, 0, 0, 0]
-    metrics.alarm("stable", "coverage", raised=True)
+    metrics.alarms("stable", {"coverage": 1.0})
     alarm = (("kind", "coverage"), ("policy", "stable"))
     assert samples(metrics)["suffice_alarm", alarm] == 1
 

@@ -12,12 +12,12 @@ from tests.serving import MESSAGES, QUESTION, Heard, Shelf, chat, client, servic
 
 from suffice.concurrency import may_be_cut
 from suffice.contracts import Generation, GenerationRequest
-from suffice.live.answering import AskSettings, LiveLoop
+from suffice.live.answering import Answered, AskSettings, LiveLoop
 from suffice.live.requirements import choose_policy
 from suffice.serve.guard import Refusal
 from suffice.serve.service import Service, Wanted
 from suffice.serve.service_settings import LimitSettings
-from suffice.serve.under_way import Done, UnderWay
+from suffice.serve.under_way import UnderWay
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.reader import read_traces
 
@@ -41,7 +41,7 @@ async def begin(served: Service, **further: object) -> UnderWay:
     return await served.ask(QUESTION, Wanted(), endpoint="chat", **further)  # type: ignore[arg-type]
 
 
-async def done(under_way: UnderWay) -> Done:
+async def done(under_way: UnderWay) -> Answered:
     try:
         return await under_way.done()
     finally:
@@ -62,8 +62,8 @@ def test_a_question_more_than_there_is_room_for_waits_and_the_next_is_sent_away(
         assert refused.value.status == 429
         assert refused.value.headers == {"Retry-After": "2"}
         model.go.set()
-        assert (await done(first)).answered.answer == "Skien"
-        assert (await done(await waits)).answered.answer == "Skien"
+        assert (await done(first)).answer == "Skien"
+        assert (await done(await waits)).answer == "Skien"
         await asyncio.sleep(0.05)
         assert (served.places.taken, served.places.waiting) == (0, 0)
 

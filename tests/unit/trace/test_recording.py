@@ -15,10 +15,11 @@ from suffice.errors import DataError, StorageError, UsageError
 from suffice.live.watch import Watch
 from suffice.testing.traces import make_record
 from suffice.trace.durable import Shard
-from suffice.trace.recording import failures_of, recorded_rows
+from suffice.trace.recording import failures_of
 from suffice.trace.rounds.reader import inspect_traces, read_traces
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.writer import question_writer, write_traces
+from suffice.trace.store import Store
 from suffice.trace.stored_file import parquet_files
 
 
@@ -191,6 +192,6 @@ def test_a_damaged_record_is_an_error_with_its_file(tmp_path: Path) -> None:
         database.execute("UPDATE records SET rows = x'00ff'")
     database.close()
     with pytest.raises((DataError, StorageError)) as error:
-        recorded_rows(tmp_path / "record.db")
+        Store(tmp_path / "record.db").runs()
     assert "record.db" in str(error.value)
     assert inspect_traces(tmp_path).errors == ()  # which Parquet holds

@@ -8,19 +8,12 @@ from typing import Annotated, ClassVar
 
 from suffice.cli.output import print_json, print_lines, put, say, waiting
 from suffice.cli.parser import Given, command, shared_options
-from suffice.cli.retrieval import (
-    SEARCHED,
-    PipelineName,
-    RetrievalOptions,
-    ask_settings,
-    indexed,
-    read_passages,
-)
+from suffice.cli.retrieval import PipelineName, RetrievalOptions, ask_settings, indexed
 from suffice.cli.shared_options import Abstention, Json, ModelOptions, out_path
 from suffice.errors import UsageError
 from suffice.live.answering import Answered, LiveLoop, Tokens, total_usage
 from suffice.live.requirements import check_confidence, choose_policy
-from suffice.loops.steps import LOOPS, LoopSettings
+from suffice.loops import LOOPS, LoopSettings
 from suffice.options import Option
 from suffice.results.formats import counted
 from suffice.results.markup import shorten
@@ -43,7 +36,7 @@ _RULES = "; ".join(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedOptions(AnswerSettings):
-    """How the question is answered."""
+    """Options of how to answer the question."""
 
     GROUP: ClassVar = "Loop"
 
@@ -52,7 +45,7 @@ class AskedOptions(AnswerSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchedOptions(RetrievalOptions):
-    """What is searched and how."""
+    """Options of what to search and how."""
 
     corpus: Corpus = None
     index: Annotated[
@@ -92,28 +85,26 @@ def ask(
     phrases = None if abstention is None else read_phrases(abstention)
     chosen = choose_policy(policy, pipeline=answers.pipeline, abstention=phrases)
     settings = ask_settings(answers, budgets)
-    corpus, index = retrieval.corpus, retrieval.index
-    if reindex and index is None:
+    if reindex and retrieval.index is None:
         raise UsageError("--reindex needs --index DIR")
     own = given.chosen(LOOPS, settings.pipeline_for(chosen.policy), by="--pipeline")
     check_confidence(chosen.policy, choose=answers.answer, decline_below=answers.decline_below)
     settings = replace(settings, loop={name: own[name] for name in own if name not in _STATED})
-    if not retrieval.finds_its_own(corpus=corpus, index=index) and corpus is None:
-        raise UsageError(f"no corpus is named; type {SEARCHED}")
-    passages = () if corpus is None else read_passages(corpus)
+    passages = retrieval.passages(retrieval.corpus, retrieval.index)
     asked = model.connect()
     with waiting(f"testing what {model.llm} supports"):
         live = LiveLoop.of(chosen, asked, settings, say)
     connected, encoder = retrieval.connect(encode=live.encodes)
     with waiting(f"testing what {model.llm} supports"):
         live = live.with_models(encoder, connected, say)
-    retriever = indexed(live.reaching(connected), passages, index, renew=reindex)
+    retriever = indexed(live.reaching(connected), passages, retrieval.index, renew=reindex)
     with waiting(f"answering with {model.llm}"):
         answered = live.answer(question, retriever)
     if json:
         print_json(answered.to_json())
     else:
-        _print(answered, answers.decline_below)
+        choice = answers.answer if answers.answer != "latest" else live.policy.needs.returns
+        _print(answered, choice, answers.decline_below)
 
 
 def _spent(rounds: Sequence[Round]) -> str:
@@ -126,7 +117,7 @@ def _spent(rounds: Sequence[Round]) -> str:
     return f"{counted(len(rounds), 'round')}, {asked}, {took}"
 
 
-def _print(answered: Answered, decline_below: float | None) -> None:
+def _print(answered: Answered, chosen: str, decline_below: float | None) -> None:
     rounds = len(answered.rounds)
     put(answered.answer or "(the model gave no answer)")
     print_lines(f"stopped after round {rounds} by {answered.stopped_by}: {answered.reason}")
@@ -142,7 +133,7 @@ def _print(answered: Answered, decline_below: float | None) -> None:
     elif known is not None:
         put(f"confidence {said}")
     if answered.answer_round != rounds:
-        put(f"the answer is from round {answered.answer_round}, the most confident one")
+        put(f"the answer is from round {answered.answer_round}, as --answer {chosen} chooses")
     usd = "" if answered.usd is None else f", {answered.usd:.6f} USD"
     put(f"spent {_spent(answered.rounds)}{usd}")
     if answered.unasked:

@@ -1,9 +1,9 @@
-"""``suffice fit`` and ``policies``: calibrate, train or certify a policy, and what there is."""
+"""``suffice fit`` and ``policies``: calibrate or train a policy, and list all of them."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -20,15 +20,15 @@ from suffice.cli.output import (
     waiting,
 )
 from suffice.cli.parser import Command, FieldOption, Given, command, field_options, make_app
-from suffice.cli.shared_options import Json, Measuring, Sampling, Traces, out_path
+from suffice.cli.shared_options import Json, Measuring, Sampling, Traces, out_path, policy_entry
 from suffice.contracts import StopPolicy
-from suffice.errors import InternalError, UsageError
+from suffice.errors import UsageError
 from suffice.evaluation.settings import USUAL_LOSS, ChoiceSettings, ScoredSettings
 from suffice.options import Option
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import LABELS, fit_notes
 from suffice.policies.method import FitRun, Fitted, Method, PlanMethod
-from suffice.policies.policy_file import policy_document, policy_hash, save_policy
+from suffice.policies.policy_file import save_policy
 from suffice.policies.registry import find_method, method_names, nameable_methods, refuse_options
 from suffice.results.table import Column, Table
 from suffice.scoring import metric_of_labels
@@ -52,11 +52,9 @@ fit.command(f"{__name__}:certified", name="certified")
 
 
 def __getattr__(name: str) -> Command:
-    """The command of a method."""
-    if name not in NAMES:
-        raise AttributeError(name)
+    """Return the command that fits a method."""
     try:
-        return _command(_method(name))
+        method = find_method(name) if name in NAMES else None
     except UsageError as error:  # somebody else's; the others are still to be listed
         said = error
 
@@ -65,20 +63,9 @@ def __getattr__(name: str) -> Command:
 
         broken.__doc__ = str(said)
         return broken
-
-
-def known_methods() -> Iterator[Method]:
-    """Every method that can be loaded."""
-    for name in NAMES:
-        with contextlib.suppress(UsageError):  # somebody else's
-            yield _method(name)
-
-
-def _method(name: str) -> Method:
-    method = find_method(name)
     if method is None:
-        raise InternalError(f"method {name!r} is registered but cannot be loaded")
-    return method
+        raise AttributeError(name)
+    return _command(method)
 
 
 @command()
@@ -104,11 +91,14 @@ def _command(method: Method) -> Command:
         choices=tuple(sorted(method.presets)),
         help="corrected: our corrected version. published: as in the paper.",
     )
-    own = (option for kind in _types(method) for option in field_options(kind, group=method.name))
+    types = [method.settings(preset) for preset in method.presets]
+    if isinstance(method, PlanMethod):
+        types += [method.plan_settings(preset) for preset in method.presets]
+    own = [option for kind in types for option in field_options(kind, group=method.name)]
 
     @command(
         FieldOption("preset", str, default, presets),
-        *field_options(ScoredSettings, only=("metric",)),
+        *(option for option in field_options(ScoredSettings) if option.field == "metric"),
         *own,
     )
     def run(
@@ -121,20 +111,15 @@ def _command(method: Method) -> Command:
         json: Json = False,
     ) -> None:
         preset = given.get("preset", default)
+        stated = {option.dest: option.flag for option in own if option.dest in given}
         with waiting(f"fitting {method.name}"):
             if isinstance(method, PlanMethod) and schema_of(traces) is PLANS:
-                fitted = _fit_plans(method, preset, split, given, traces, reading)
+                fitted = _fit_plans(method, preset, given, stated, traces, reading)
             else:
-                fitted = _fit(method, preset, split, given, traces, reading)
+                fitted = _fit(method, preset, split, given, stated, traces, reading)
         written = save_policy(fitted.policy, out, max_rounds=fitted.max_rounds)
         if json:
-            print_json(
-                {
-                    "out": str(written),
-                    "hash": policy_hash(fitted.policy),
-                    "policy": policy_document(fitted.policy),
-                }
-            )
+            print_json(policy_entry(written, fitted.policy))
         else:
             put(f"wrote {written}")
             for line in fitted.lines:
@@ -149,7 +134,7 @@ def _command(method: Method) -> Command:
 
 
 def _print_line(line: str) -> None:
-    """What is to be copied in one line, all else in lines that fit, under what it is about."""
+    """Print a rule or a command in one line, and all else in lines that fit, below its topic."""
     about, _, said = line.partition(" ")
     text = said.lstrip()
     if about in ("rule", "use"):
@@ -160,11 +145,16 @@ def _print_line(line: str) -> None:
 
 
 def _fit(
-    method: Method, preset: Any, split: str, given: Given, traces: str, reading: Measuring
+    method: Method,
+    preset: Any,
+    split: str,
+    given: Given,
+    stated: Mapping[str, str],
+    traces: str,
+    reading: Measuring,
 ) -> Fitted:
     types = {name: method.settings(name) for name in method.presets}
     known = {name: [option.dest for option in field_options(types[name])] for name in types}
-    stated = _stated(method, given)
     for dest in stated.keys() - {dest for dests in known.values() for dest in dests}:
         alone = f"goes with 'fit {method.name}' on plan traces only"
         raise UsageError(f"{stated[dest]} {alone}; leave it out")
@@ -207,12 +197,17 @@ def _told(policy: StopPolicy, method: Method) -> tuple[str, ...]:
 
 
 def _fit_plans(
-    method: Any, preset: Any, split: str, given: Given, traces: str, reading: Measuring
+    method: Any,
+    preset: Any,
+    given: Given,
+    stated: Mapping[str, str],
+    traces: str,
+    reading: Measuring,
 ) -> Fitted:
     settings = method.plan_settings(preset)
     read = {option.dest for option in field_options(settings)}
-    unread = [flag for dest, flag in _stated(method, given).items() if dest not in read]
-    unread += ["--metric"] * ("metric" in given) + ["--split"] * (split != FIT_SPLIT)
+    unread = [flag for dest, flag in stated.items() if dest not in read]
+    unread += [f"--{name}" for name in ("metric", "split") if name in given]
     if unread:
         raise UsageError(
             f"{unread[0]} has no effect on a {method.name} on plan traces; leave it out"
@@ -222,19 +217,6 @@ def _fit_plans(
         say(f"skipped {len(plans.skipped)} invalid parts; the first: {plans.skipped[0]}")
     fitted: Fitted = method.fit_plans(plans, preset, given.settings(settings))
     return fitted
-
-
-def _types(method: Method) -> list[type[Any]]:
-    types = [method.settings(preset) for preset in method.presets]
-    if isinstance(method, PlanMethod):
-        types += [method.plan_settings(preset) for preset in method.presets]
-    return types
-
-
-def _stated(method: Method, given: Given) -> dict[str, str]:
-    """The method's own options that were given, by destination."""
-    own = (option for kind in _types(method) for option in field_options(kind))
-    return {option.dest: option.flag for option in own if option.dest in given}
 
 
 _REFERENCES = (
@@ -271,10 +253,19 @@ def policies(form: Form) -> None:
 def _rows() -> Iterator[list[Any]]:
     for name, meaning, used in _REFERENCES:
         yield [name, meaning, used, "", "", ""]
-    for method in known_methods():
-        named = ["replay"] if method.name in nameable_methods() else []
-        used = ", ".join(["fit", *named, *(["ask"] if method.unfitted else [])])
-        presets = ", ".join(method.presets) if len(method.presets) > 1 else ""
-        splits = " or ".join(" and ".join(sorted(splits)) for splits in method.reads)
-        fitted = splits if method.fitted else ""
-        yield [method.name, method.summary, used, presets, fitted, method.source]
+    for name in NAMES:
+        with contextlib.suppress(UsageError):  # another package's, which cannot be loaded
+            if (method := find_method(name)) is not None:
+                yield _row(method)
+
+
+def _row(method: Method) -> list[Any]:
+    used = [
+        "fit",
+        *["replay"] * (method.name in nameable_methods()),
+        *["ask"] * bool(method.unfitted),
+    ]
+    presets = ", ".join(method.presets) if len(method.presets) > 1 else ""
+    splits = " or ".join(" and ".join(sorted(splits)) for splits in method.reads)
+    fitted = splits if method.fitted else ""
+    return [method.name, method.summary, ", ".join(used), presets, fitted, method.source]

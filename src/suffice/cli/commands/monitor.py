@@ -1,4 +1,4 @@
-"""``suffice monitor``: whether a policy still does in use what was promised of it."""
+"""``suffice monitor``: test in production whether a policy keeps its promise."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-from suffice.cli.output import INTERRUPTED, Form, print_result, put, say
+from suffice.cli.output import Form, print_result, put, say
 from suffice.cli.parser import command
 from suffice.errors import BackendError, DataError
 from suffice.monitor.following import AlarmLog, Following, WebHook
@@ -23,7 +23,7 @@ from suffice.trace.stored_file import EXAMPLE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitorOptions(ProductionSettings):
-    """What is watched, how often, and who is told."""
+    """Options of what to watch, how often, and where to send alarms."""
 
     reference: Annotated[
         str | None,
@@ -74,7 +74,6 @@ def monitor(
     hook = None if options.webhook is None else WebHook(options.webhook)
     lines = None if options.alarms is None or options.alarms == "-" else Path(options.alarms)
     watched, log = Following(root, production), AlarmLog(lines, hook)
-    interrupted = False
     try:
         while True:
             watched.look()
@@ -83,15 +82,14 @@ def monitor(
                 break
             time.sleep(max(options.every, 0.05))
     except KeyboardInterrupt:
-        interrupted = True
+        if not options.follow:  # what was read so far would pass for the whole record
+            raise
     print_result(form, production.tables(), production.to_json)
-    if interrupted and not options.follow:
-        return INTERRUPTED
     return int(options.fail_on_alarm and bool(production.alarms))
 
 
 def _tell(production: Production, log: AlarmLog, *, printed: bool) -> None:
-    """Tell every alarm that was not told yet; one that a hook did not take waits for the next look."""
+    """Send every new alarm; an alarm that a web hook refuses waits for the next look."""
     for alarm in log.untold(production.alarms):
         try:
             log.tell(alarm)

@@ -1,4 +1,4 @@
-"""``suffice record`` and ``probe``: full-budget rounds of a data set, and an answer in every round."""
+"""``suffice record`` and ``probe``: record a data set, and ask for an answer in every round."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ from suffice.datasets.known_datasets import (
 )
 from suffice.errors import UsageError
 from suffice.live.requirements import not_recorded
+from suffice.loops import LOOPS, LoopSettings
 from suffice.loops.ranked import CumulativeSettings
 from suffice.loops.record.dataset_run import CorpusKind, Recording, record_examples
 from suffice.loops.record.probe import ProbePlan, ProbeSettings, probe_agreement, probe_traces
 from suffice.loops.record.session import RecordSummary
-from suffice.loops.steps import LOOPS, LoopSettings
 from suffice.options import Option
 from suffice.policies.policy_file import load_filter
 from suffice.trace.durable import Shard
@@ -64,7 +64,7 @@ from suffice.trace.rounds.records import sampled_ids
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordOptions:
-    """What is recorded, and how; ``loop`` is filled from the options that loops share."""
+    """Options of what to record and how; ``loop`` holds the options that loops share."""
 
     dataset: Annotated[
         str,
@@ -80,9 +80,10 @@ class RecordOptions:
         Option(metavar="PATH", help="file of the named data set, plain or .gz (generated: none)"),
     ] = None
     columns: Annotated[
-        str | None,
+        Mapping[str, str] | None,
         Option(
             metavar="ROLE=NAME,...",
+            parse=lambda text: parse_column_map(text, tuple(QUESTION_ROLES)),
             help="columns of your file: question=..,answers=..,id=..,type=.. (default: these names)",
         ),
     ] = None
@@ -117,7 +118,7 @@ class RecordOptions:
     loop: Mapping[str, Any] = field(default_factory=dict)
 
     def searched(self) -> CorpusKind:
-        """What is searched, refused where there is nothing or it is said twice."""
+        """Return what is searched; refuse no corpus, and two of them."""
         if self.retrieval.finds_its_own(corpus=self.corpus):
             return "retriever"
         if self.corpus not in (None, "own", "pooled"):
@@ -128,26 +129,26 @@ class RecordOptions:
             )
         return "pooled" if self.corpus == "pooled" else "own"
 
-    def stated_columns(self, columns: Mapping[str, str] | None) -> Mapping[str, str] | None:
-        """The columns that a file of questions was read by, said; ``None`` for a named data set."""
+    def stated_columns(self) -> Mapping[str, str] | None:
+        """Return and print the columns of a file of questions; ``None``: a named data set."""
         if not is_question_file(self.dataset):
             return None
-        held = columns_of(self.dataset, columns)
+        held = columns_of(self.dataset, self.columns)
         missing = "" if "id" in held else "; ids come from the questions' texts"
         missing += "" if "answers" in held else "; without answers nothing can be scored"
         say(f"columns: {', '.join(f'{role}={name}' for role, name in held.items())}{missing}")
         return held
 
     def examples(
-        self, columns: Mapping[str, str] | None, filtered_by: frozenset[str]
+        self, filtered_by: frozenset[str]
     ) -> tuple[Sequence[Example], Mapping[str, int] | None]:
-        """The questions to record, and what a run document says of a sample.
+        """Return the questions to record, and a sample's entry in the run document.
 
         Those that set the filter are not among them.
         """
         limit = None if filtered_by else self.limit
         asked: Sequence[Example] = load(
-            self.dataset, self.data, limit=limit, seed=self.seed, columns=columns
+            self.dataset, self.data, limit=limit, seed=self.seed, columns=self.columns
         )
         if filtered_by:
             left = [one for one in asked if one.question.id not in filtered_by]
@@ -177,7 +178,7 @@ def record(given: Given, options: RecordOptions, *, json: Json = False) -> int:
 
 
 def _recorded_on_ray(options: RecordOptions, address: str) -> RecordSummary:
-    """Each worker records a shard; what failed there is tried here once more, and told in one file."""
+    """Have each worker record a shard; then try failed questions once more here."""
     if options.shard is not None:
         raise UsageError(
             "--ray already gives each worker its own shard; leave out --shard, or leave out --ray if "
@@ -203,22 +204,17 @@ def _recorded_on_ray(options: RecordOptions, address: str) -> RecordSummary:
 
 
 def recorded(options: RecordOptions) -> RecordSummary:
-    """Load, connect, record."""
+    """Load the questions, connect the models, record."""
     chosen = None if options.filter is None else load_filter(options.filter)
     if chosen is not None and chosen.values and not chosen.question_ids:
         say(
             f"{options.filter} does not name the questions that calibrated its filter, so none is left "
             "out; if these are the same questions, name the original policy file"
         )
-    columns = (
-        None
-        if options.columns is None
-        else parse_column_map(options.columns, tuple(QUESTION_ROLES))
-    )
     corpus = options.searched()
     with waiting(f"reading {options.dataset}"):
         filtered = frozenset() if chosen is None else frozenset(chosen.question_ids)
-        examples, sample = options.examples(columns, filtered)
+        examples, sample = options.examples(filtered)
     pool = None
     if corpus == "pooled" and options.data is not None:
         # --limit and --sample choose questions, not what they are asked over
@@ -235,7 +231,7 @@ def recorded(options: RecordOptions) -> RecordSummary:
     own_file = is_question_file(options.dataset)  # which may move, so its name alone is stated
     recording = Recording(
         dataset=Path(options.dataset).name if own_file else options.dataset,
-        columns=options.stated_columns(columns),
+        columns=options.stated_columns(),
         settings=settings,
         retrieval=retrieval,
         encoder=encoder,
@@ -264,7 +260,7 @@ def recorded(options: RecordOptions) -> RecordSummary:
 
 
 def _tell_cost(settings: LoopSettings, questions: int) -> None:
-    """Say, before it starts, what a recording will take for so many questions, and what it will lack."""
+    """Print a recording's number of calls before it starts, and what the record will lack."""
     if not questions:
         return
     if lacking := not_recorded(settings):
@@ -283,7 +279,7 @@ def _tell_cost(settings: LoopSettings, questions: int) -> None:
 def show_summary(
     summary: RecordSummary, out: str, *, json: bool, done: str = "recorded", **more: Any
 ) -> int:
-    """Print what a recording did, and for JSON what ``more`` there is; the exit code."""
+    """Print the summary of a recording, in JSON with ``more``; return the exit code."""
     questions = summary.recorded + summary.before
     if json:
         print_json({"out": out, **asdict(summary), "questions": questions, **more})
@@ -345,7 +341,7 @@ def probe(
 
 
 def _tell(plan: ProbePlan, *, missing_only: bool) -> None:
-    """Print the plan before probing: questions, model, and what is left out."""
+    """Print the plan before probing: calls, rounds, and the questions left out."""
     for why, questions in plan.left_out.items():
         say(f"left out {questions:,} questions: they {why}")
     if plan.asked:

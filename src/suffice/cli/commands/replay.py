@@ -1,4 +1,4 @@
-"""``suffice replay``, ``diagnose``, ``search`` and ``choose``: what a record says."""
+"""``suffice replay``, ``diagnose``, ``search`` and ``choose``: compare policies on a record."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from suffice.cli.shared_options import (
     Traces,
     out_path,
     tell_policy,
-    write_policy,
+    written_policy,
 )
 from suffice.errors import UsageError
 from suffice.evaluation.settings import ChoiceSettings, DiagnosisSettings, SearchSettings
@@ -26,7 +26,6 @@ from suffice.options import Option
 
 if TYPE_CHECKING:
     from suffice.evaluation.choose.choice import Choice
-    from suffice.measures.measures import Measures
 
 
 @command()
@@ -68,7 +67,7 @@ def replay(
             f"--out needs exactly one --stop-when, found {len(settings.rules)}; to write a method, type "
             "suffice fit METHOD TRACES --out policy.json"
         )
-    measures = reading.drawn_measures(traces)
+    measures = reading.measures(traces)
     watched = FitRun(progress=fit_progress())
     with waiting("replaying"):
         comparison = compare(measures, settings, run=watched)
@@ -81,7 +80,7 @@ def replay(
         policy = {policy.name: policy.policy for policy in result.policies}.get(rule)
         if policy is None:
             raise UsageError(f"{rule!r} cannot run here: {result.left_out.get(rule)}")
-        more = tell_policy(write_policy(out, policy, measures.traces), policy, measures.traces)
+        more = written_policy(out, policy, measures.traces)
     tables = list(comparison.tables())
     if macro:
         with waiting("replaying"):
@@ -112,7 +111,7 @@ def diagnose(traces: Traces, reading: Sampling, settings: DiagnosisSettings, for
     """
     from suffice.evaluation.diagnose.diagnosis import diagnosis
 
-    measures = reading.drawn_measures(traces)
+    measures = reading.measures(traces)
     with waiting("diagnosing"):
         result = diagnosis(measures, settings)
     print_result(form, result.tables(), result.to_json, result.notes)
@@ -142,6 +141,7 @@ def search(
     together. 'replay --stop-when' accepts every rule that is printed.
     """
     from suffice.evaluation.choose import search as searching
+    from suffice.policies.fitting import fit_rule
 
     if pick is not None and out is None:
         raise UsageError("--pick chooses the rule that --out writes; add --out PATH")
@@ -151,29 +151,20 @@ def search(
         if settings.cost not in (None, "llm_calls", "calls", "rounds"):
             raise UsageError(f"--max-calls caps calls; for --cost {settings.cost} type --max-cost")
         settings = replace(settings, max_cost=max_calls)
-    measures = reading.drawn_measures(traces)
+    measures = reading.measures(traces)
     with waiting("searching"):
         result = searching.search(measures, settings)
     written: dict[str, Any] = {}
     if out is not None:
-        written = written_rule(out, result.pick(pick or 1).rule, measures, settings)
+        rule = result.pick(pick or 1).rule
+        policy = fit_rule(rule, measures, split=settings.tune_split, metric=settings.metric)
+        written = written_policy(out, replace(policy, answer=settings.answer), measures.traces)
     print_result(
         form,
         result.tables(top=top, naive=report_naive),
         lambda: {**result.to_json(naive=report_naive), **written},
         [f"note: {note}" for note in result.notes],
     )
-
-
-def written_rule(
-    out: str, rule: str, measures: Measures, settings: SearchSettings
-) -> dict[str, Any]:
-    """Write a rule that was chosen as a policy, fitted where it was chosen; what ``--json`` says of it."""
-    from suffice.policies.fitting import fit_rule
-
-    policy = fit_rule(rule, measures, split=settings.tune_split, metric=settings.metric)
-    policy = replace(policy, answer=settings.answer)
-    return tell_policy(write_policy(out, policy, measures.traces), policy, measures.traces)
 
 
 _FILES = (
@@ -204,19 +195,21 @@ def choose(
     record and proves them on another. Writes all files of a run or none.
     """
     from suffice.evaluation.choose import procedure
+    from suffice.policies.policy_file import save_policy
     from suffice.results.formats import counted
     from suffice.trace.durable import replaced_together
 
-    measures = reading.drawn_measures(*traces)
+    measures = reading.measures(*traces)
     folder = Path(out)
     with waiting("choosing"):
         choice = procedure.choose(measures, settings)
     with waiting("writing the page"), replaced_together(folder, _FILES) as aside:
-        write_policy(aside, choice.policy, measures.traces)
+        budget = measures.traces.full_budget
+        save_policy(choice.policy, aside, max_rounds=budget)
         guessed = None if choice.guess is None else choice.guess.policy.policy
         if guessed is not None:
             remark = "a guess: likely at 80% confidence, not proven"
-            write_policy(aside / "guess.json", guessed, measures.traces, remark)
+            save_policy(guessed, aside / "guess.json", max_rounds=budget, remark=remark)
         write_choice(choice, aside)
     policy, page, guess = folder / "policy.json", folder / "index.html", folder / "guess.json"
     if form.name == "text":
@@ -248,17 +241,13 @@ def sweep(
 def choose_alone(
     traces: str, reading: Sampling, settings: ChoiceSettings, out: str | None, form: Form
 ) -> None:
-    """Choose one policy for a record and show what was chosen among; no page is written."""
+    """Choose one policy for a record and print its candidates; write no page."""
     from suffice.evaluation.choose import procedure
 
-    measures = reading.drawn_measures(traces)
+    measures = reading.measures(traces)
     with waiting("choosing"):
         choice = procedure.choose(measures, settings)
-    written: dict[str, Any] = {}
-    if out is not None:
-        written = tell_policy(
-            write_policy(out, choice.policy, measures.traces), choice.policy, measures.traces
-        )
+    written = written_policy(out, choice.policy, measures.traces)
     if form.name == "text":
         put("\n".join(choice.screen()))
     print_result(

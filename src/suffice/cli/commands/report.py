@@ -1,4 +1,4 @@
-"""``suffice report`` and ``demo``: one self-contained HTML file, and the whole story behind one."""
+"""``suffice report`` and ``demo``: write one HTML file; record, fit, replay and write one."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def report(
     Leaves out what the record does not allow, and says why.
     Without --policy it shows fixed budgets, the oracles and, if the record allows, TASR.
     """
-    measures = reading.drawn_measures(traces)
+    measures = reading.measures(traces)
     settings = compared.read(reading)
     measures = measures.by(settings.metric)
     shared = {name: getattr(settings, name) for name in ("cost", "cost_model", "baseline")}
@@ -125,7 +125,7 @@ def report(
 
 
 def write_report(comparison: Comparison, out: Path, parts: ReportParts | None = None) -> int:
-    """Write the comparison's report with these parts; its size in bytes."""
+    """Write the comparison's report with these parts; return its size in bytes."""
     content = render_report(report_data(comparison.measures, comparison.result, parts)).encode()
     out.parent.mkdir(parents=True, exist_ok=True)
     replace_file(out, content)
@@ -219,7 +219,7 @@ def demo(
 
 
 def _short(comparison: Comparison) -> Table:
-    """The policies that could run, side by side; the report has the rest."""
+    """Return a short table of the policies without oracles."""
     result = comparison.result
     wanted = ("policy", "f1", "mean_rounds", "llm_calls", "evaluated_tokens", "delta_f1")
     table = result.table.picked(*(c.name for c in result.table.columns if c.name in wanted))

@@ -1,4 +1,4 @@
-"""``suffice serve`` and ``view``: adaptive answers over HTTP, and a record in a browser."""
+"""``suffice serve`` and ``view``: answer over HTTP, and show a record in a browser."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def serve(
 
 
 def named(policies: Sequence[str]) -> dict[str, str]:
-    """Policies by name: the one before ``=``, else a file's stem, a plain name itself, ``rule-N``."""
+    """Return policies by name: the text before ``=``, a file's stem, a plain name, or ``rule-N``."""
     by_name: dict[str, str] = {}
     for text in policies:
         match = _NAME.fullmatch(text)
@@ -124,7 +124,7 @@ def named(policies: Sequence[str]) -> dict[str, str]:
 
 
 def open_service(settings: ServeSettings) -> Service:
-    """The service that settings describe, with everything it needs loaded."""
+    """Return the service of some settings, with its models loaded."""
     from suffice.serve.service import Service
 
     usual = ServeSettings()
@@ -144,13 +144,7 @@ def open_service(settings: ServeSettings) -> Service:
 
 
 def _ground(settings: ServeSettings) -> Ground:
-    from suffice.cli.retrieval import (
-        SEARCHED,
-        RetrievalOptions,
-        ask_settings,
-        indexed,
-        read_passages,
-    )
+    from suffice.cli.retrieval import RetrievalOptions, ask_settings, indexed
     from suffice.live.answering import LiveLoop
     from suffice.live.requirements import choose_policy
     from suffice.serve.service import DEFAULT_POLICY, Ground
@@ -158,15 +152,11 @@ def _ground(settings: ServeSettings) -> Ground:
     options = asdict(settings.retrieval)
     corpus, index = options.pop("corpus"), options.pop("index")
     searched = RetrievalOptions(**options)
-    if not searched.finds_its_own(corpus=corpus, index=index) and corpus is None:
-        raise UsageError(
-            f"no corpus is named; type {SEARCHED}; or give --policy P alone, without a model, to decide "
-            "for other loops"
-        )
     asking = ask_settings(settings.answers, settings.budgets, loop=settings.answers.loop)
     sources: Mapping[str, str | None] = settings.policies or {DEFAULT_POLICY: None}
     chosen = [choose_policy(source, pipeline=asking.pipeline) for source in sources.values()]
-    passages = () if corpus is None else read_passages(corpus)
+    alone = "; or give --policy P alone, without a model, to decide for other loops"
+    passages = searched.passages(corpus, index, alone)
     model = ModelOptions(**asdict(settings.model)).connect()
     with waiting(f"testing what {settings.model.llm} supports"):
         loops = [LiveLoop.of(policy, model, asking, lambda _: None) for policy in chosen]

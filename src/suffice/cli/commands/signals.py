@@ -34,14 +34,14 @@ from suffice.trace.rounds.writer import write_trace_set
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeOptions(ModelOptions):
-    """A language model that is asked only where it is named."""
+    """Options of a language model; without a name no model is asked."""
 
     llm: str | None = None  # type: ignore[assignment]  # asked only where it is named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalOptions:
-    """Which signals, and the models that compute them."""
+    """Options of signals and of the models that compute them."""
 
     only: Annotated[tuple[str, ...] | None, Option(metavar="A,B", help="only these signals")] = None
     reranker: Annotated[
@@ -68,7 +68,7 @@ class SignalOptions:
     judge: JudgeOptions
 
     def check(self) -> None:
-        """Refuse, before a file is read or a model loaded, options that do not go together."""
+        """Refuse options that exclude each other, before any file or model is loaded."""
         if self.cluster_cosine is not None:
             if self.encoder is None:
                 raise UsageError("--cluster-cosine needs an encoder; add --encoder minilm")
@@ -77,7 +77,7 @@ class SignalOptions:
             raise UsageError(f"{CLUSTERS} needs --encoder minilm --cluster-cosine")
 
     def models(self) -> SignalModels:
-        """What was named, connected."""
+        """Connect the models that were named."""
         asked = self.judge.llm or self.judge.model
         return SignalModels(
             judge=None if asked is None else self.judge.connect(),
@@ -195,7 +195,7 @@ def _progress() -> Callable[[Asked], None]:
 
 
 def _ended(who: str, replies: Replies[Any], written: str) -> int:
-    """Tell what a model left undone; the exit code."""
+    """Print how many rounds a model left without a value; return the exit code."""
     if not (replies.failures or replies.left or replies.interrupted):
         return 0
     if replies.failures:

@@ -1,8 +1,8 @@
-"""``suffice traces``: look into records, check, split, join, narrow, label, redact, import, export them."""
+"""``suffice traces``: inspect, check, split, merge, filter, label, import and export records."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
@@ -40,12 +40,12 @@ Replace = Annotated[bool, Option(help="replace what the record says")]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told(Reading):
-    """How a record is read, and what was written told."""
+    """Options of reading a record and of printing what was written."""
 
     json: Json = False
 
     def write(self, doing: str, write: Callable[..., Written], *words: Any, **options: Any) -> None:
-        """Write a record and say what was written; notes go to stderr."""
+        """Write a record and print a summary; notes go to stderr."""
         with waiting(doing):
             written = write(*words, skip_invalid=self.skip_invalid, **options)
         for note in written.notes:
@@ -61,7 +61,7 @@ class Told(Reading):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToNew(Told):
-    """The same of a record that is written anew."""
+    """Options of a command that writes a new record."""
 
     out: Annotated[str, Option(metavar="NEW", parse=out_path(".parquet", folder=True), help=_NEW)]
 
@@ -229,9 +229,10 @@ def label(
     ],
     *,
     columns: Annotated[
-        str | None,
+        Mapping[str, str] | None,
         Option(
             metavar="MAP",
+            parse=lambda text: parse_column_map(text, LABEL_ROLES),
             help="columns of the labels: question_id=.. or "
             "question=..,gold_answers=..,score=..,round=..,question_type=..,group=.. (default: "
             "columns of these names)",
@@ -262,7 +263,7 @@ def label(
         traces,
         labels,
         out,
-        columns=None if columns is None else parse_column_map(columns, LABEL_ROLES),
+        columns=columns,
         replace=replace,
         skip_unknown=skip_unknown,
     )
@@ -309,9 +310,10 @@ def take(
         ),
     ],
     columns: Annotated[
-        str | None,
+        Mapping[str, str] | None,
         Option(
             metavar="MAP",
+            parse=lambda text: parse_column_map(text, ROLES, free=SIGNAL),
             help="question_id=..,round=..,question=..,answer=..,gold_answers=..,passage_ids=.., "
             "signals.NAME=.., or any other column. Name a nested field as usage.in, or hits[].doc in a list. "
             "(default: columns of these names)",
@@ -336,7 +338,7 @@ def take(
         files,
         to.out,
         format=format,
-        columns=None if columns is None else parse_column_map(columns, ROLES, free=SIGNAL),
+        columns=columns,
         rounds_from=rounds_from,
         duplicates=duplicates,
     )

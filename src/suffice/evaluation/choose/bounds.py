@@ -20,15 +20,14 @@ from suffice.stats.p_values import (
     hoeffding_bentkus_p_values,
     holm,
 )
-from suffice.stats.units import unit_means
+from suffice.stats.units import Array, unit_means
 
-Array = NDArray[np.float64]
 _BLOCK_CELLS = 4_000_000  # losses held at a time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """One promise: the mean of ``of`` over questions is at most ``most``."""
+    """A bound: the mean of the loss ``of`` over questions is at most ``most``."""
 
     of: LossName
     most: float
@@ -36,10 +35,10 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promise:
-    """What to promise: a loss at most, a share of wrong stops at most, or both.
+    """A promise: bounds on a loss, on the share of wrong stops, or on both.
 
-    ``only_front`` tests only members that no other one beats in loss and cost on the first half: what is
-    tested is then chosen on data that the tests do not see, and fewer tests are stronger ones.
+    ``only_front`` tests only members on the Pareto front of the first half: the tests do not see those
+    data, and fewer tests have more power.
     """
 
     max_loss: float | None = USUAL_LOSS
@@ -51,7 +50,7 @@ class Promise:
 
     @property
     def bounds(self) -> tuple[Bound, ...]:
-        """All that is promised together."""
+        """All bounds of the promise."""
         asked: tuple[tuple[LossName, float | None], ...] = (
             (self.loss, self.max_loss),
             ("wrong-stop", self.max_wrong_stops),
@@ -60,24 +59,20 @@ class Promise:
 
     @property
     def delta(self) -> float:
-        """Chance of a broken promise."""
+        """Probability of a broken promise, at most."""
         return 1.0 - self.confidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Half:
-    """One half of the questions under every member of the family.
+    """Half of the questions under every member of the family.
 
-    ``stops`` (n_members, n_questions) are 1-based rounds, ``scores`` (n_questions, n_rounds) what is lost,
-    ``right`` alike what wrong stops are counted by where that is another, ``last`` (n_questions,) the full
-    budget: each question's last recorded round. ``costs`` (n_members,) is what a question costs on average.
-
-    ``units`` (n_questions,) number what is independent, from 0: the losses of a unit's questions are
-    averaged first (``None``: each question is one). ``orders`` (n, n_units) are those in which the betting
-    test looks at units, which must not tell losses; ``None``: as they stand.
-
-    On records with cut questions ``seen`` says how far they were seen and ``reach`` the greatest weight that
-    any question, of either half, could have had: the bounds of a loss.
+    ``stops`` (n_members, n_questions) are rounds from 1, ``scores`` (n_questions, n_rounds) the score, and
+    ``right`` the score for wrong stops if that is another. ``last`` (n_questions,) is each question's last
+    recorded round, ``costs`` (n_members,) the mean cost a question. ``units`` (n_questions,) number
+    independent units from 0; their losses are averaged first (``None``: questions are independent). The
+    betting test takes units in ``orders`` (n, n_units), which must not depend on losses. With cut questions
+    ``seen`` says how far each was seen, and ``reach`` is the greatest possible weight in either half.
     """
 
     stops: NDArray[np.int16] | RuleStops
@@ -93,13 +88,8 @@ class Half:
     def __len__(self) -> int:
         return len(self.last) if self.units is None else int(self.units.max(initial=-1)) + 1
 
-    @property
-    def rules(self) -> RuleStops:
-        """The stops, of which no more is written out than is worked on."""
-        return self.stops if isinstance(self.stops, RuleStops) else RuleStops.of_array(self.stops)
-
     def losses(self, members: NDArray[np.intp], of: LossName) -> Array:
-        """What is bounded, brought to [0, 1] by :func:`_scaled`, (n_units, n_members)."""
+        """Return losses in [0, 1], scaled by :func:`_scaled`, (n_units, n_members)."""
         n_questions = len(self.scores)
         by_round = _scaled(np.ascontiguousarray(self._by_round(of).T), of, self)
         places = (self.stops[members].T - 1).astype(np.intp, order="C")
@@ -127,12 +117,12 @@ def _scaled(values: Array, of: LossName, half: Half) -> Array:
 
 
 def limit_of(bound: Bound, half: Half) -> float:
-    """The greatest mean on the scale of :meth:`Half.losses`."""
+    """Return the bound on the scale of :meth:`Half.losses`."""
     return float(_scaled(np.array([bound.most]), bound.of, half)[0])
 
 
 def plain(means: Array, bound: Bound, half: Half) -> Array:
-    """Means on their own scale, :func:`_scaled` undone."""
+    """Undo :func:`_scaled` for means."""
     return half.reach * (2.0 * means - 1.0 if bound.of == "signed" else means)
 
 
@@ -142,7 +132,7 @@ def _lost(full: Array, stopped: Array, loss: LossName) -> Array:
 
 
 def weighted_losses(scores: Array, seen: Seen, loss: LossName) -> Array:
-    """What stopping after each round of a record with cut questions loses, (n_questions, n_rounds)."""
+    """Return the loss of every stop in a record with cut questions, (n_questions, n_rounds)."""
     if loss == "signed":
         values = seen.anchored(scores, 0.0)
         full = np.where(seen.unseen, 1.0, values[:, -1])
@@ -158,7 +148,7 @@ def weighted_losses(scores: Array, seen: Seen, loss: LossName) -> Array:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderedTests:
-    """Members in the order in which they are tested, safest first, with their p-values."""
+    """Members in the order of their tests, safest first, with p-values."""
 
     order: NDArray[np.intp]
     adjusted: Array  # (n_tested,), those that a level is compared with, in the order
@@ -170,7 +160,7 @@ class OrderedTests:
 def member_tests(
     learn: Half, test: Half, full: int, settings: Promise, level: float | None = None
 ) -> OrderedTests:
-    """The tests of a family, at a ``level`` (``None``: all that the confidence leaves)."""
+    """Test a family at a ``level`` (``None``: the promise's delta)."""
     distinct = _cheapest_of_equals(learn, full)
     everyone = np.arange(len(test.costs))
     learned = tuple(_means(learn, everyone, bound) for bound in settings.bounds)
@@ -211,19 +201,18 @@ def _means(half: Half, members: NDArray[np.intp], bound: Bound) -> Array:
 
 
 def mean_of(half: Half, bound: Bound) -> Array:
-    """What a bound is of, on its own scale, of every member, (n_members,)."""
+    """Return the mean of a bound's loss for every member, on its own scale, (n_members,)."""
     return plain(_means(half, np.arange(len(half.costs)), bound), bound, half)
 
 
 def _p_values(half: Half, members: NDArray[np.intp], bound: Bound, level: float) -> Array:
-    """Of "the mean is above the bound", (n_members,)."""
     return _over_members(
         members, half, lambda part: p_values_of(half, half.losses(part, bound.of), bound, level)
     )
 
 
 def p_values_of(half: Half, losses: Array, bound: Bound, level: float) -> Array:
-    """Of losses (n_units, n) as :meth:`Half.losses` gives them, (n,)."""
+    """Return p-values of "the mean is above the bound" for scaled losses (n_units, n), (n,)."""
     limit = limit_of(bound, half)
     if bound.of == "drop" and half.reach == 1.0:
         return hoeffding_bentkus_p_values(losses, limit)
@@ -262,7 +251,8 @@ def _danger(half: Half, members: NDArray[np.intp], settings: Promise) -> Array:
 
 def _cheapest_of_equals(learn: Half, full: int) -> NDArray[np.intp]:
     """One of the members that stop every question of the half alike: the full budget, else the cheapest."""
-    digests = learn.rules.digests()
+    stops = learn.stops
+    digests = (stops if isinstance(stops, RuleStops) else RuleStops.of_array(stops)).digests()
     seen = {digests[full]: full}
     for number in np.argsort(learn.costs, kind="stable").tolist():
         seen.setdefault(digests[number], number)
@@ -276,7 +266,7 @@ LOSES, LOSE = ("loses", "turns", "changes"), ("lose", "turn", "change")
 def bound_in_words(
     of: object, most: float, label: str, verbs: Sequence[str], *, agreement: bool
 ) -> str:
-    """A bound on a loss of what is called ``label``."""
+    """Say a bound on a loss of the score ``label``."""
     lose, turn, change = verbs
     if of == "wrong-stop" and agreement:
         return f"{change} the answer of at most {100 * most:g}% of the questions"
@@ -287,7 +277,7 @@ def bound_in_words(
 
 
 def allowed_in_words(terms: Mapping[str, Any]) -> str:
-    """All that the terms of a guarantee allow; empty: they do not say."""
+    """Say the losses that the terms of a guarantee allow; empty: unknown."""
     bounds = terms.get("bounds") or [{"of": terms.get("loss"), "at_most": terms.get("max_loss")}]
     metric = str(terms.get("metric"))
     label = {"f1": "F1", "em": "EM", "acc": "Acc"}.get(metric, "score")
@@ -303,5 +293,5 @@ def allowed_in_words(terms: Mapping[str, Any]) -> str:
 
 
 def joined(parts: Sequence[str]) -> str:
-    """``a, b and c``."""
+    """Join words as in ``a, b and c``."""
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)

@@ -1,4 +1,4 @@
-"""What a choice goes by: the questions that fit, rank and prove, and what is chosen among on them."""
+"""Questions and candidates of a choice: the parts that fit, rank and prove, and the policies on them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from suffice.policies.registry import find_method, fit_method, nameable_methods
 from suffice.policies.unfitted import FixedPolicy
 from suffice.results.formats import counted
 from suffice.scoring import AnswerChoice, F1Kind
-from suffice.stats.units import lots, numbered_units, unit_means
+from suffice.stats.units import Array, lots, numbered_units, unit_means
 from suffice.trace.rounds.trace_set import in_words
 
 RANK, PROVE = "rank", "prove"
@@ -48,7 +48,7 @@ _FEWEST = 4
 
 
 def without_gaps(measures: Measures, who: str, f1_kind: F1Kind) -> tuple[Measures, str | None]:
-    """All but labeled questions with a round that has no score, and what is to be said of these."""
+    """Leave out labeled questions with an unscored round, and say how many."""
     scored = measures.scores(f1_kind)
     gaps = (measures.traces.exists & np.isnan(scored.compared)).any(axis=1) & scored.labelled
     if not gaps.any():
@@ -62,7 +62,7 @@ def without_gaps(measures: Measures, who: str, f1_kind: F1Kind) -> tuple[Measure
 
 
 def refuse_unscored(part: Measures, split: str, f1_kind: F1Kind) -> None:
-    """Refuse a split of which no question can be scored."""
+    """Refuse a split without any scored question."""
     if not part.scores(f1_kind).labelled.any():
         raise UsageError(
             f"no question of split {split!r} {part.metric.unscored}; to see which do: suffice traces info "
@@ -71,7 +71,7 @@ def refuse_unscored(part: Measures, split: str, f1_kind: F1Kind) -> None:
 
 
 def labelled_only(measures: Measures, settings: ChoiceSettings) -> tuple[Measures, list[str]]:
-    """The labeled questions, and what is to be said of the others."""
+    """Return the labeled questions, and a note on the others."""
     labelled = measures.scores(settings.f1_kind).labelled
     if not labelled.any():
         raise UsageError(
@@ -85,7 +85,7 @@ def labelled_only(measures: Measures, settings: ChoiceSettings) -> tuple[Measure
 
 
 def in_parts(measures: Measures, settings: ChoiceSettings) -> tuple[Measures, list[str]]:
-    """Labelled questions in the splits tune, rank and prove, and how they were drawn; no unit is divided."""
+    """Divide labeled questions into splits tune, rank and prove by whole units, and note how."""
     traces, units = measures.traces, measures.units
     names = (settings.tune_split, settings.split)
     random = np.random.default_rng(settings.seed)
@@ -131,7 +131,7 @@ def in_parts(measures: Measures, settings: ChoiceSettings) -> tuple[Measures, li
 
 
 def refuse_several_loops(measures: Measures) -> None:
-    """Refuse a folder whose files were recorded by different loops; joined on purpose they are one file."""
+    """Refuse a folder with files of different loops; a merged file is one loop on purpose."""
     traces = measures.traces
     apart = [difference for difference in traces.origin.loops if difference.between_files]
     if apart:
@@ -144,7 +144,7 @@ def refuse_several_loops(measures: Measures) -> None:
 
 
 def refuse_one_round(measures: Measures) -> None:
-    """Refuse a record of one round, on which every choice is the same."""
+    """Refuse a record of one round."""
     if measures.traces.n_rounds < 2 and measures.seen is None:
         raise UsageError(
             f"every question of {measures.traces.origin.source} has one round, so there is nothing to "
@@ -154,10 +154,9 @@ def refuse_one_round(measures: Measures) -> None:
 
 LATEST, MAJORITY = "latest", "majority"
 MOST_RULES = 40
-"""Rules of a family that are candidates: of those that no other beats in score and cost where they were
-fitted, so many, evenly by their cost."""
+"""Most rules among the candidates: of the Pareto front on tune, evenly by cost."""
 _MOST_ROUNDS = 24
-"""Budgets of one path, the others being left out evenly."""
+"""Most budgets of one path; others are left out evenly."""
 Group = Literal["fixed", "method", "rule", "path"]
 
 
@@ -171,12 +170,12 @@ class Candidate:
 
     @property
     def of_no_label(self) -> bool:
-        """Whether no label had a part in it, so that all questions may measure it."""
+        """Whether it used no label, so that all questions can measure it."""
         return self.group in ("path", "fixed")
 
     @property
     def title(self) -> str:
-        """What a loop does that runs it, in words."""
+        """Its decision in words."""
         answer = "most frequent answer" if self.answer == MAJORITY else f"answer of {self.answer}"
         returned = "" if self.answer == LATEST else f", and return the {answer}"
         policy, method = self.policy.policy, find_method(self.policy.kind)
@@ -189,7 +188,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
-    """All of them, the full budget at ``full``."""
+    """All candidates, with the full budget at ``full``."""
 
     members: tuple[Candidate, ...]
     full: int
@@ -200,7 +199,7 @@ class Candidates:
 
 
 def budgets_below(budget: int, least: int) -> list[int]:
-    """Smaller budgets down to the least, of many some evenly.
+    """Return smaller budgets down to the least; of many an even sample.
 
     >>> budgets_below(5, 1)
     [4, 3, 2, 1]
@@ -212,7 +211,7 @@ def budgets_below(budget: int, least: int) -> list[int]:
 
 
 def candidates_of(record: Measures, kept: Measures, settings: ChoiceSettings) -> Candidates:
-    """Everything that the record can feed, fitted on its split tune."""
+    """Return all policies that the record can feed, fitted on split tune."""
     budget = int(max(kept.ends.max(), 1))
     if settings.min_rounds > budget:
         raise UsageError(
@@ -260,7 +259,7 @@ def candidates_of(record: Measures, kept: Measures, settings: ChoiceSettings) ->
 
 
 def _told(asked: AskedPolicy, warned: list[str]) -> NamedPolicy:
-    """The policy, what its fit warns of put down with the others' and not shown among them."""
+    """Build a policy and collect the warnings of its fit."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SufficeWarning)
         built = asked.build()
@@ -273,14 +272,13 @@ def _told(asked: AskedPolicy, warned: list[str]) -> NamedPolicy:
 
 
 def _held_back(policy: NamedPolicy, first: int, rules: set[str]) -> NamedPolicy:
-    """From the least round on, where it can be; rules of the family say so already."""
+    """Delay a policy to the least round; rules of the family are delayed already."""
     if first == 1 or policy.name in rules or not isinstance(policy.policy, DelayedPolicy):
         return policy
     return replace(policy, policy=policy.policy.from_round(first))
 
 
 def _unfit(policy: NamedPolicy, kept: Measures, settings: ChoiceSettings, book: CostBook) -> str:
-    """Why a policy cannot be chosen; empty: it can."""
     first = settings.min_rounds
     if policy.policy is None:
         return "it needs what a loop does not know, or answers before the first round"
@@ -325,7 +323,7 @@ def _variant(
 def _rules(
     record: Measures, kept: Measures, settings: ChoiceSettings
 ) -> tuple[list[str], int, tuple[str, ...], str | None]:
-    """The texts of rules worth a look, of how many, what is to be said of it, and why there are none."""
+    """Return texts of good rules, the number of all, notes, and the reason if there are none."""
     if settings.family == "fixed":
         return [], 0, (), None
     fit = record.only_split(FIT_SPLIT)
@@ -384,7 +382,7 @@ _ORDERS, _MANY = 10, 20_000
 
 
 def betting_orders(ids: Sequence[str], units: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Orders for the betting test that hang on the questions' ids alone, (n_orders, n_units)."""
+    """Return orders of the betting test from the questions' ids alone, (n_orders, n_units)."""
     first = np.unique(units, return_index=True)[1]
     names = [ids[row] for row in first.tolist()]
     count = _ORDERS if len(names) <= _MANY else 1
@@ -397,12 +395,10 @@ class Kept:
     """Candidates on the questions kept from fitting."""
 
     stops: NDArray[np.int16]  # (n_members, n_questions), from 1
-    scores: NDArray[np.float64]  # (n_questions, n_rounds)
-    right: NDArray[np.float64]  # EM, alike
-    costs: NDArray[np.float64]  # (n_members, n_questions), those of the axis
-    tables: tuple[
-        NDArray[np.float64], ...
-    ]  # (n_questions, n_rounds) each: the costs of stopping there
+    scores: Array  # (n_questions, n_rounds)
+    right: Array  # EM, alike
+    costs: Array  # (n_members, n_questions), those of the axis
+    tables: tuple[Array, ...]  # (n_questions, n_rounds) each: the costs of stopping there
     paid_by: NDArray[np.intp]  # (n_members,): the table that each pays by
     last: NDArray[np.int16]
     axis: CostAxis
@@ -413,7 +409,7 @@ class Kept:
 
     @classmethod
     def of(cls, kept: Measures, members: Sequence[Candidate], settings: ChoiceSettings) -> Kept:
-        """Measured once, whatever part of them is looked at."""
+        """Measure the candidates once."""
         runner = Runner(
             kept,
             [member.policy for member in members],
@@ -424,7 +420,7 @@ class Kept:
         axis = runner.book.axis(settings.cost, runner.reads)
         scored = kept.scores(settings.f1_kind)
         taken, costs = [], []
-        tables: dict[CostReads, NDArray[np.float64]] = {}
+        tables: dict[CostReads, Array] = {}
         paid_by: list[int] = []
         rows, ends = np.arange(kept.traces.n_questions), kept.ends
         for member in members:
@@ -457,7 +453,7 @@ class Kept:
         )
 
     def half(self, rows: NDArray[np.intp]) -> Half:
-        """Some of the questions."""
+        """Return some of the questions."""
         units = numbered_units(self.units[rows])
         return Half(
             stops=RuleStops.of_array(self.stops[:, rows]),

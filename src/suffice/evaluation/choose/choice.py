@@ -1,4 +1,4 @@
-"""One policy of a record: what it saves, what is promised, and why it was chosen, in words and tables."""
+"""The chosen policy of a record: its savings, its promise and the reasons, in words and tables."""
 
 from __future__ import annotations
 
@@ -35,10 +35,7 @@ _SHOWN = {"time": "seconds", "price": "dollars", "retrievals": "retrieval calls"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranked:
-    """A candidate with what it lost and cost on the questions that rank, means a question.
-
-    ``kept`` says whether it kept there what is promised.
-    """
+    """A candidate's mean loss and cost on the ranking questions; ``kept``: within the promise there."""
 
     candidate: Candidate
     loss: float
@@ -49,15 +46,14 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Choice(Tabular):
-    """One policy for a record, why it was chosen, and what is known of it.
+    """The policy chosen for a record, the reasons, and its figures.
 
-    ``title`` says in words what it does. ``promised`` are the promises (``None``: none was asked for).
-    ``whole`` is the replay, on all labelled questions, of what no label had a part in: fixed budgets and what
-    paths prove; ``comparison`` that of the best fitted candidates too, on the questions that prove.
-    ``ranked`` are all fitted candidates, best first. ``parts`` are the questions of each part.
-    ``by_majority`` is what the full budget's score gains by returning its most frequent answer.
-    ``wrong`` are questions that the chosen policy gets wrong and the full budget right, and both answers.
-    ``incomplete`` tells of labeled questions that were left out, since a round has no answer to score.
+    ``title`` is its decision in words, ``promised`` the promises (``None``: not asked for). ``whole`` replays
+    candidates without labels (fixed budgets, proven paths) on all labeled questions; ``comparison`` replays
+    the best fitted candidates on the held-out questions. ``ranked`` are all fitted candidates, best first,
+    ``parts`` the sizes of the splits. ``by_majority`` is the full budget's gain by its most frequent answer.
+    ``wrong`` are questions that the policy gets wrong and the full budget right. ``incomplete`` counts
+    labeled questions without an answer in some round, which are left out.
     """
 
     chosen: Candidate
@@ -81,7 +77,7 @@ class Choice(Tabular):
 
     @property
     def policy(self) -> StopPolicy:
-        """What runs live."""
+        """The policy to run live."""
         policy = self.chosen.policy.policy
         if policy is None:
             raise UsageError("the chosen candidate decides nothing")
@@ -89,23 +85,23 @@ class Choice(Tabular):
 
     @property
     def guess(self) -> Candidate | None:
-        """What is likely to keep the promise asked for, which nothing is proven to keep."""
+        """A candidate that likely keeps the unproven promise; ``None``: no guess."""
         found = None if self.promised is None else self.promised.guess
         return None if found is None else found.candidate
 
     @property
     def result(self) -> ReplayResult:
-        """The replay that the chosen policy is measured by."""
+        """The replay with the chosen policy."""
         return self._where(self.chosen)
 
     @property
     def measured(self) -> PolicyResult:
-        """The chosen policy there."""
+        """The chosen policy in that replay."""
         return self.measured_of(self.chosen)
 
     @property
     def full(self) -> PolicyResult:
-        """The full budget there."""
+        """The full budget in the same replay."""
         return self._full_of(self.chosen)
 
     def _where(self, candidate: Candidate) -> ReplayResult:
@@ -116,48 +112,48 @@ class Choice(Tabular):
         return where.policy(where.baseline)
 
     def measured_of(self, candidate: Candidate) -> PolicyResult:
-        """A candidate on all labelled questions, or a fitted one on those that prove."""
+        """Return a candidate's figures: a fitted one's on held-out questions, else on all labeled ones."""
         return self._where(candidate).policy(candidate.policy.name)
 
     @property
     def metric(self) -> Metric:
-        """What candidates are compared by."""
+        """The metric of the comparison."""
         return self.result.metric
 
     @property
     def in_full(self) -> bool:
-        """Whether the full budget is what is chosen."""
+        """Whether the choice is the full budget."""
         return self.chosen.policy.name == self.result.baseline
 
     # --- the first screen ------------------------------------------------------------------------
     @property
     def changes(self) -> tuple[CostChange, ...]:
-        """Every cost before and after; retrieval calls where they were counted, one kind of tokens."""
+        """Every cost before and after, with one kind of tokens."""
         return self.changes_of(self.chosen)
 
     def changes_of(self, candidate: Candidate) -> tuple[CostChange, ...]:
-        """Those of a candidate."""
+        """Return a candidate's costs before and after."""
         full = self._full_of(candidate)
         changes = cost_changes(full.costs, self.measured_of(candidate).costs)
         return tuple(one for one in changes if one.name != "retrievals" or one.full is not None)
 
     def saved_by(self, candidate: Candidate) -> float | None:
-        """The share of the full budget's cost that a candidate saves; ``None``: not known."""
+        """Return the saved share of the full budget's cost; ``None``: unknown."""
         both = self.measured_of(candidate), self._full_of(candidate)
         own, before = (one.costs.get(self.axis.name) for one in both)
         return None if own is None or not before else 1.0 - own / before
 
     def savings(self) -> Iterator[tuple[Row, Proven | None]]:
-        """Every line of what can be saved with what is proven or, of what was asked for, likely."""
+        """Yield every promise with its proven policy, or with the guess for the one asked for."""
         promised = self.promised
         for row in () if promised is None else promised.rows:
             asked = promised is not None and row is promised.rows[promised.asked]
             yield row, row.proven or (promised.guess if promised and asked else None)
 
     def placed(self) -> Iterator[tuple[Candidate, float, float, Interval | None]]:
-        """Every candidate with its share of the full budget's cost, and the change of the score.
+        """Yield every candidate with its share of the full cost, and its change of the score.
 
-        Those with an interval are measured as reported, the others on the questions that rank.
+        A change without an interval is from the ranking questions.
         """
         ranked = {one.candidate.policy.name: one for one in self.ranked}
         fixed = [one.candidate for one in self.ranked if one.candidate.group == "fixed"]
@@ -174,16 +170,16 @@ class Choice(Tabular):
 
     @property
     def headline(self) -> str:
-        """What becomes much dearer, what to do, what it saves and what is promised."""
+        """Higher costs, the decision, its saving and its promise in sentences."""
         return " ".join((*self.dearer(), *self.decision))
 
     @property
     def decision(self) -> tuple[str, str]:
-        """What to do, and what that saves and promises; two sentences or more each."""
+        """The decision, and its saving and promise, in sentences."""
         return f"{_first(self.title)}.", " ".join(filter(None, (self._saves(), self._promise())))
 
     def dearer(self) -> Iterator[str]:
-        """What becomes dearer, which nobody should overlook."""
+        """Yield a sentence on costs that rise much."""
         rises = [one for one in self.changes if (one.change or 0.0) > _DEARER]
         if rises:
             told = joined([f"{_label(one)} by {percent(one.change)}%" for one in rises])
@@ -209,7 +205,7 @@ class Choice(Tabular):
         return f"{_first(self.in_words(row, LOSES))} (proven, {sure}){missed}."
 
     def in_words(self, row: Row, verbs: Sequence[str] = LOSE) -> str:
-        """What is promised, by default behind "to"."""
+        """Say a promise, by default behind "to"."""
         metric = self.metric
         said = [
             bound_in_words(bound.of, bound.most, metric.label, verbs, agreement=metric.agreement)
@@ -225,7 +221,7 @@ class Choice(Tabular):
         yield from _aligned(self._side_by_side())
         if self.promised is not None:
             yield ""
-            yield from self._allowed()
+            yield from self._allowed(self.promised.rows)
         if self.incomplete is not None:
             yield from wrap(f"{self.incomplete}.", _WIDTH)
         yield ""
@@ -240,12 +236,10 @@ class Choice(Tabular):
                 change = "" if one.change is None else f"{100 * one.change:+z.0f}%"
                 yield _label(one), _amount(one.full), _amount(one.own), change
 
-    def _allowed(self) -> Iterator[str]:
-        if self.promised is None:
-            return
+    def _allowed(self, rows: Sequence[Row]) -> Iterator[str]:
         yield f"If you allow   you can save ({_label(self.axis)})"
         before = None
-        for row in self.promised.rows:
+        for row in rows:
             if row.proven is None:
                 told = f"nothing proven; {row.more}"
             else:
@@ -268,19 +262,18 @@ class Choice(Tabular):
 
     @property
     def all_rounds(self) -> str:
-        """The full budget, which loops that end by themselves do not reach."""
+        """The full budget in words; loops that end by themselves do not reach it."""
         rounds = f"all {self.result.max_rounds} rounds"
         return rounds if self._ended is None else f"up to {self.result.max_rounds} rounds"
 
     @property
     def _ended(self) -> float | None:
-        """After how many rounds loops end by themselves on average; ``None``: nearly all run on."""
         ended = self.result.full_costs.get("rounds")
         return ended if ended is not None and ended < 0.95 * self.result.max_rounds else None
 
     # --- four questions ----------------------------------------------------------------------------
     def answers(self) -> Mapping[str, tuple[str, str]]:
-        """What a user of a record asks, each with its answer: in a few words, then with the figures."""
+        """Return a user's questions with their answers: in a few words, then with the figures."""
         return {
             "Does looping pay here?": self._looping(),
             "Which policy?": self._which(),
@@ -354,7 +347,6 @@ class Choice(Tabular):
         return " ".join(said)
 
     def _which(self) -> tuple[str, str]:
-        """The chosen policy, how it was found, and what would be tried where nothing is proven."""
         short = f"{_first(self.title)}."
         likely, promised = "", self.promised
         if promised is not None and promised.guess is not None:
@@ -366,7 +358,7 @@ class Choice(Tabular):
 
     @property
     def tried(self) -> str:
-        """All that was looked at."""
+        """The numbers of policies tested, fitted and ranked, in words."""
         groups = [one.candidate.group for one in self.ranked]
         kinds = (("fixed", "fixed budget"), ("method", "fitted method"), ("rule", "rule"))
         named = [counted(groups.count(group), name) for group, name in kinds if group in groups]
@@ -426,7 +418,7 @@ class Choice(Tabular):
         )
 
     def live(self, policy: str, guess: str) -> Iterator[tuple[str, str]]:
-        """How to run the chosen policy, and try the guess, from their files, in commands and code."""
+        """Yield commands and code that run the chosen policy and the guess from their files."""
         answer = self.chosen.answer
         chosen = "" if answer == LATEST else f" --answer {answer}"
         chosen_live = "" if answer == LATEST else f", answer={answer!r}"
@@ -451,20 +443,22 @@ class Choice(Tabular):
 
     # --- shown -----------------------------------------------------------------------------------
     def tables(self) -> tuple[Table, ...]:
-        """Costs side by side, what can be saved, the four answers, the fitted candidates, wrong stops."""
+        """Return tables of costs, savings, answers, fitted candidates and wrong stops."""
         said = Table(
             name="answers",
             columns=(Column(name="question"), Column(name="answer")),
             rows=[[question, " ".join(said)] for question, said in self.answers().items()],
         )
-        allowed = () if self.promised is None else (self._allowed_table(),)
+        allowed = () if self.promised is None else (self._allowed_table(self.promised.rows),)
         return (self._costs_table(), *allowed, said, self._ranked_table(), *self._wrong_tables())
 
     def plotted(self) -> Plot:
-        """What can be saved for each loss that is allowed."""
+        """Plot the saving against the allowed loss."""
         if self.promised is None:
             return Tabular.plotted(self)
-        return Plot(table=self._allowed_table(), x="max_loss", y="saved", label="policy")
+        return Plot(
+            table=self._allowed_table(self.promised.rows), x="max_loss", y="saved", label="policy"
+        )
 
     def _costs_table(self) -> Table:
         head, *rows = self._side_by_side()
@@ -472,7 +466,7 @@ class Choice(Tabular):
         title = f"What a question costs, {self.all_rounds} and with this policy"
         return Table(name="costs", title=title, columns=columns, rows=[[*row] for row in rows])
 
-    def _allowed_table(self) -> Table:
+    def _allowed_table(self, promises: Sequence[Row]) -> Table:
         columns = (
             Column(name="max_loss", kind="percent", head="allowed\n(points)"),
             Column(name="saved", kind="percent", head="saved\n(%)"),
@@ -482,7 +476,7 @@ class Choice(Tabular):
             [row.promise.max_loss, None, f"nothing proven; {row.more}"]
             if row.proven is None
             else [row.promise.max_loss, self.saved_by(row.proven.candidate), row.proven.title]
-            for row in (() if self.promised is None else self.promised.rows)
+            for row in promises
         ]
         title = f"What you can save ({_label(self.axis)}) for what you allow"
         note = self._together()
@@ -607,7 +601,6 @@ def _amount(cost: float | None) -> str:
 
 
 def _points(row: Row) -> str:
-    """The loss that a line allows."""
     loss = row.promise.max_loss
     return "" if loss is None else f"{100 * loss:g} point{'' if loss == 0.01 else 's'}"
 

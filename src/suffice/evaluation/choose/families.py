@@ -1,4 +1,4 @@
-"""Rules that a choice looks at: over the record's signals, or one with each number of a grid."""
+"""Rules of a choice: over the record's signals, or one rule with each number of a grid."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
 
 from suffice.costs.usage import CostReads
 from suffice.errors import UsageError
@@ -32,8 +31,9 @@ from suffice.policies.fitting import fit_data
 from suffice.policies.rules.language import RuleColumns
 from suffice.policies.rules.policy import not_before, rule_needs
 from suffice.policies.thresholds import fill, open_rule
-from suffice.signals.known_signals import VERDICTS, SignalSpec, resolve
+from suffice.signals.known_signals import VERDICTS, resolve
 from suffice.signals.signal_table import given_signals
+from suffice.stats.units import Array
 
 _LEVELS = 9
 """Thresholds a signal, evenly spaced quantiles."""
@@ -42,7 +42,7 @@ _MOST_MEMBERS = 200_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """Rules and fixed budgets on the questions that fit, budgets last; what was left out of it."""
+    """Rules, then fixed budgets, on the fitting questions."""
 
     rules: tuple[str, ...]
     stops: RuleStops  # (n_rules, n_questions)
@@ -52,8 +52,8 @@ class Family:
 
 def paid_by_rules(
     book: CostBook, axis: CostAxis, stops: RuleStops, reads: Sequence[CostReads], seen: Seen | None
-) -> NDArray[np.float64]:
-    """What members that stop there and pay for ``reads`` cost a question, (n_members,)."""
+) -> Array:
+    """Return the mean costs of members with these stops and ``reads``, (n_members,)."""
     weighted = None if seen is None else seen.paid
     return np.concatenate(
         [
@@ -65,7 +65,7 @@ def paid_by_rules(
 
 # --- one rule over a grid ------------------------------------------------------------------------
 def rules_of_grid(fit: Measures, settings: ChoiceSettings) -> list[str]:
-    """The rule with each number of its grid; numbers that were not typed are as short as can be."""
+    """Return the rule with each number of its grid; default numbers are as short as possible."""
     rule = settings.rule or TEMPLATE
     template = not_before(rule, settings.min_rounds)
     needs = rule_needs(fill(template, 0.5))
@@ -98,7 +98,7 @@ def build_family(
     min_rounds: int = 1,
     levels: int = _LEVELS,
 ) -> Family:
-    """Every fixed budget, and every OR and AND of up to ``max_signals`` conditions over other signals.
+    """Return all fixed budgets, and ORs and ANDs of up to ``max_signals`` conditions.
 
     Thresholds are ``levels`` quantiles; calibrated values are out of fold.
     """
@@ -159,7 +159,9 @@ def _operands(
         named = (operand.spec.name for operand in operands)
         refuse_unusable(fit, named, tune_split=FIT_SPLIT)
         return both_ways(operands), ()
-    names = [name for name in given_signals(record) if not _left_out(resolve(name, also=(name,)))]
+    specs = {name: resolve(name, also=(name,)) for name in given_signals(record)}
+    # verdicts ask a model in every round, and variants are other signals but for details
+    names = [n for n, spec in specs.items() if VERDICTS not in spec.charges and not spec.variant_of]
     flags = signal_flags(fit, names, tune_split=FIT_SPLIT)
     unusable = {name: [flag for flag in flags[name] if flag.kind in UNUSABLE] for name in names}
     varied = [name for name in names if not unusable[name]]
@@ -174,11 +176,6 @@ def _operands(
         if flag.kind == "look_ahead"
     )
     return both_ways(operands_of(varied, record)), notes
-
-
-def _left_out(spec: SignalSpec) -> bool:
-    """Verdicts, which ask a model in every round, and what is another signal but for its details."""
-    return VERDICTS in spec.charges or bool(spec.variant_of)
 
 
 def _conditions(operand: Operand, columns: RuleColumns, levels: int) -> Iterator[str]:

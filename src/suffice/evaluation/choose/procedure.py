@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.evaluation.choose.bounds import Bound, Promise, mean_of
@@ -53,18 +52,16 @@ from suffice.stats.fields import known
 from suffice.stats.intervals import Interval, percentile_interval, resampled_means
 from suffice.stats.units import unit_means
 
-Array = NDArray[np.float64]
-_MOST_WRONG, _DIVISIONS = 50, 4
-_MOST_SHOWN = 12
-"""Rules and methods that are replayed beside the chosen one."""
+_MOST_WRONG = 50
+_MOST_SHOWN = 12  # rules and methods that are replayed beside the chosen one
 
 
 def choose(traces: Traces, settings: ChoiceSettings) -> Choice:
-    """The one policy that a record speaks for, with what it promises.
+    """Choose one policy for a record, with its proven promise.
 
-    Policies of paths that no label had a part in are proven on all labeled questions, see
-    :mod:`suffice.evaluation.choose.proof`. Beside them methods, rules and learned values are fitted on
-    split ``tune``, ordered by a third of the other questions and proven by the rest.
+    All labeled questions prove the policies of paths, which use no labels
+    (:mod:`suffice.evaluation.choose.proof`). Split ``tune`` fits methods, rules and learned values, a third
+    of the other questions orders them, and the rest proves them.
     """
     measures = Measures.of(traces).by(settings.metric)
     refuse_several_loops(measures)
@@ -168,7 +165,9 @@ def _by_majority(labelled: Measures, settings: ChoiceSettings) -> Interval | Non
     rows, last = np.arange(labelled.traces.n_questions), labelled.traces.last_rounds - 1
     chosen = answer_rounds(labelled, AnswerChoice.parse(MAJORITY), None).returned(scored)
     gains = chosen.compared[rows, last] - scored.compared[rows, last]
-    return _mean_within(gains, labelled, settings)
+    means = unit_means(gains[scored.labelled], labelled.units[scored.labelled])[:, None]
+    draws = resampled_means(means, resamples=settings.resamples, seed=settings.seed)
+    return percentile_interval(float(means.mean()), draws[:, 0])
 
 
 def _promises(measures: Measures, settings: ChoiceSettings) -> list[Promise]:
@@ -205,7 +204,6 @@ def _learned(kept: Measures, everyone: Candidates, settings: ChoiceSettings) -> 
 def _promised(
     along: Along | None, learned: Learned, promises: Sequence[Promise], asked: int
 ) -> Promised:
-    """What is proven, and what is likely where the promise that was asked for is not."""
     rows = prove(along, learned, promises)
     proven = [n for n in range(asked, len(rows)) if rows[n].proven is not None]
     guess = None
@@ -224,7 +222,7 @@ def in_order(
     *,
     proven: bool | None,
 ) -> tuple[list[Ranked], str]:
-    """All candidates, the one to run first, and why; ``proven``: whether something is, if asked."""
+    """Order the candidates, best first, and say why; ``proven``: whether a promise is (``None``: no aim)."""
     if (error := settings.cost_per_error) is not None:
         order = sorted(estimates, key=lambda one: (one.cost + error * one.loss, one.cost))
         return order, f"It has the least cost plus {error:g} an error on the ranking questions."
@@ -253,7 +251,6 @@ def in_order(
 def _on_all(
     everyone: Candidates, chosen: Candidate, promised: Promised | None
 ) -> dict[str, Candidate]:
-    """What no label was fitted to: budgets, and what paths prove and guess; measured on all questions."""
     shown = [one for one in everyone.members if one.group == "fixed"]
     paths = [chosen, *([] if promised is None else promised.candidates)]
     shown += [one for one in paths if one.group == "path"]
@@ -270,13 +267,6 @@ def _shown(
     learned = learned[: _MOST_SHOWN + 1]
     learned += [] if guess is None else [guess.candidate]
     return {one.policy.name: one for one in learned}
-
-
-def _mean_within(values: Array, measures: Measures, settings: ChoiceSettings) -> Interval:
-    labelled = measures.scores(settings.f1_kind).labelled
-    means = unit_means(values[labelled], measures.units[labelled])[:, None]
-    draws = resampled_means(means, resamples=settings.resamples, seed=settings.seed)
-    return percentile_interval(float(means.mean()), draws[:, 0])
 
 
 def _replayed(
@@ -305,7 +295,6 @@ def _replayed(
 def _wrong(
     measures: Measures, result: ReplayResult, chosen: Candidate, settings: ChoiceSettings
 ) -> list[dict[str, Any]]:
-    """Where the chosen policy is wrong and the full budget right, in the record's order."""
     scored, traces = measures.scores(settings.f1_kind), measures.traces
     policy = result.policy(chosen.policy.name)
     if measures.seen is not None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.evaluation.choose.bounds import (
@@ -32,7 +31,7 @@ from suffice.policies.rules.language import parse
 from suffice.policies.rules.policy import Rule, check_rule, not_before, rule_needs
 from suffice.signals.known_signals import SIGNALS, own_among, resolve
 from suffice.signals.signal_table import lack
-from suffice.stats.units import unit_means
+from suffice.stats.units import Array, unit_means
 
 COINS = (0.25, 0.5, 0.75, 1.0)
 """Shares of the questions on which the next policy of a path decides, drawn by each question's coin."""
@@ -54,13 +53,13 @@ _SHARES = {
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A policy of a path: its rule, and when it stops in words, behind "stop"."""
+    """A policy of a path: its rule, and its decision in words, behind "stop"."""
 
     rule: str
     when: str
 
     def mixed(self, before: Step | None, share: float) -> Step:
-        """It on a share of the questions, the one before on the others (``None``: the full budget)."""
+        """Return it for a share of the questions, with ``before`` for the others (``None``: full budget)."""
         if share == 1.0:
             return self
         tossed = f"(coin() < {share:g} and ({self.rule}))"
@@ -74,7 +73,7 @@ class Step:
         return Step(f"{before.rule} or {tossed}", when)
 
     def from_round(self, first: int) -> Step:
-        """The same, never before a round."""
+        """Return the same policy, never before a round."""
         if first == 1:
             return self
         return Step(not_before(self.rule, first), f"{self.when}, from round {first} on")
@@ -82,7 +81,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """Policies that stop ever sooner."""
+    """Policies in the order of ever earlier stops."""
 
     name: str
     steps: tuple[Step, ...]
@@ -91,7 +90,7 @@ class Path:
 def paths_of(
     record: Measures, cost: str, *, min_rounds: int = 1, own: Sequence[OwnPath] = ()
 ) -> Iterator[Path]:
-    """The paths that a record can feed, and the user's own; gold answers are not read."""
+    """Yield the paths of a record's signals, and the user's own, without gold answers."""
     counts = budgets_below(int(max(record.ends.max(), 1)), min_rounds)
     fixed = [Step(f"round >= {count}", f"after round {count}") for count in counts]
 
@@ -202,7 +201,7 @@ def _in_a_row(
 
 @dataclass(frozen=True, slots=True)
 class OwnPath:
-    """A user's path: a rule with ``x`` in the place of a number, and the numbers, the safest first."""
+    """A user's path: a rule with ``x`` for a number, and the numbers, the safest first."""
 
     template: str
     levels: tuple[float, ...]
@@ -225,7 +224,6 @@ class OwnPath:
         return steps
 
 
-Array = NDArray[np.float64]
 _USUAL_SHARE = 0.4
 """Of the error, for the usual bound among several; the others have equal parts of the rest."""
 _LEARNED_SHARE = 0.1
@@ -241,7 +239,7 @@ _MOST_TIMES = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proven:
-    """A policy that keeps a promise; ``path`` is empty where it is of the learned family."""
+    """A policy proven to keep a promise; ``path`` is empty for the learned family."""
 
     candidate: Candidate
     title: str
@@ -253,7 +251,7 @@ class Proven:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A promise, the cheapest policy proven to keep it, and else how many units would tell."""
+    """A promise with the cheapest policy proven to keep it, or the number of units to prove one."""
 
     promise: Promise
     proven: Proven | None
@@ -266,7 +264,7 @@ class Row:
 
     @property
     def more(self) -> str:
-        """How many questions would tell, that none would, or that it is not known."""
+        """Say how many questions would prove it, if known."""
         if self.needed is not None:
             scale = int(10 ** max(len(str(self.needed)) - 2, 0))
             return f"about {-(-self.needed // scale) * scale:,} labeled questions would tell"
@@ -275,7 +273,7 @@ class Row:
         return "how many questions would tell is not known"
 
     def document(self) -> dict[str, Any]:
-        """What JSON and a policy's file say of it."""
+        """Return its part of JSON and of a policy's file."""
         promise, proven = self.promise, self.proven
         measured = [None] * len(promise.bounds) if proven is None else proven.measured
         bounds = [
@@ -300,7 +298,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promised:
-    """All promises, the one ``asked`` for and the one ``at`` which the policy to run stands, by number."""
+    """All promises, with the numbers of the one ``asked`` for and of the chosen policy's (``at``)."""
 
     rows: tuple[Row, ...]
     asked: int
@@ -309,24 +307,24 @@ class Promised:
 
     @property
     def row(self) -> Row:
-        """That of the policy to run."""
+        """The promise of the chosen policy."""
         return self.rows[self.at]
 
     @property
     def proven(self) -> list[Candidate]:
-        """What is proven, from the strictest promise on."""
+        """Proven candidates, from the strictest promise on."""
         return [row.proven.candidate for row in self.rows if row.proven is not None]
 
     @property
     def candidates(self) -> list[Candidate]:
-        """What is guessed, and what is proven."""
+        """The guess and the proven candidates."""
         return [*([] if self.guess is None else [self.guess.candidate]), *self.proven]
 
 
 def walk(
     p_values: Sequence[Array], shares: Sequence[float], gives: Sequence[bool]
 ) -> tuple[int, ...]:
-    """How many hypotheses of each sequence are rejected, each at its share and what it is given.
+    """Return the number of rejected hypotheses of each sequence, at its share and recycled shares.
 
     >>> walk([np.array([0.01, 0.02]), np.array([0.03, 0.2])], [0.025, 0.025], [True, True])
     (2, 1)
@@ -361,6 +359,7 @@ class Along:
         self._members = [self.candidate(step) for step in steps]
         self._kept = Kept.of(record, self._members, settings)
         self.half: Half = self._kept.half(np.arange(record.traces.n_questions))
+        self.full_cost: float = float(self.half.costs[0])
         self.axis: CostAxis = self._kept.axis
         self.names: tuple[str, ...] = tuple(path.name for path in paths)
         self._steps = steps
@@ -445,11 +444,6 @@ class Along:
                 for bound in promise.bounds
             ),
         )
-
-    @cached_property
-    def full_cost(self) -> float:
-        """What the full budget costs a unit."""
-        return float(self.half.costs[0])
 
     def needed(self, bounds: Sequence[Bound], level: float) -> int | None:
         """Units with which the first policy of some path would be proven, with probability :data:`POWER`."""

@@ -1,4 +1,4 @@
-"""Rules over conditions: all of a form, and the round at which each stops every question."""
+"""Rules over conditions: all rules of a form, and their stop round on every question."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from suffice.policies.thresholds import shortest_threshold
 from suffice.signals.known_signals import SIGNALS, SignalSpec
 from suffice.signals.signal_table import SignalTable, declared
 from suffice.stats.intervals import from_sums, question_blocks
+from suffice.stats.units import Array, Mask
 from suffice.trace.rounds.trace_set import TraceSet
 
-Array = NDArray[np.float64]
 _CALIBRATED = re.compile(r"calibrated\(\s*([A-Za-z_][A-Za-z0-9_]*)\s*\)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operand:
-    """What a condition looks at: a signal, or its calibrated value."""
+    """The operand of a condition: a signal, or its calibrated value."""
 
     spec: SignalSpec
     calibrated: bool = False
@@ -35,27 +35,27 @@ class Operand:
 
     @property
     def text(self) -> str:
-        """As it stands in a rule."""
+        """Its text in a rule."""
         return f"calibrated({self.spec.name})" if self.calibrated else self.spec.name
 
     @property
     def binary(self) -> bool:
-        """Whether it takes no threshold."""
+        """Whether it needs no threshold."""
         return self.spec.binary and not self.calibrated
 
     def condition(self, threshold: float | None = None) -> str:
-        """The condition as a rule: ``>`` where high speaks for stopping, ``<`` where low does."""
+        """Return the condition as a rule: ``>`` if high values favor stopping, else ``<``."""
         if threshold is None:
             return f"not {self.text}" if self._falls else self.text
         return f"{self.text} {'<' if self._falls else '>'} {Number(float(threshold))}"
 
     def can_hold(self, threshold: float) -> bool:
-        """Whether a value in range passes the threshold: a rule that none can pass is refused."""
+        """Return whether a value in range passes the threshold."""
         low, high = self._range
         return threshold > low if self._falls else threshold < high
 
     def shortest(self, threshold: float, columns: RuleColumns) -> float:
-        """The shortest threshold under which the condition holds where it does under this one."""
+        """Return the shortest threshold under which the condition holds in the same places."""
         low, high = self._range
         values = np.append(self.values(columns).ravel(), (low, high))
         return shortest_threshold(threshold, values, "<" if self._falls else ">")
@@ -69,12 +69,12 @@ class Operand:
         return ((self.spec.direction == "low") != self.turned) and not self.calibrated
 
     def values(self, columns: RuleColumns) -> Array:
-        """Its values, (n_questions, n_rounds)."""
+        """Return its values, (n_questions, n_rounds)."""
         return (columns.calibrations if self.calibrated else columns.signals)[self.spec.name]
 
 
 def operands_of(texts: Sequence[str], traces: TraceSet) -> tuple[Operand, ...]:
-    """The named signals, each written as in a rule: ``name`` or ``calibrated(name)``."""
+    """Return the operands of texts as in a rule: ``name`` or ``calibrated(name)``."""
     operands = []
     for text in texts:
         match = _CALIBRATED.fullmatch(text)
@@ -90,7 +90,7 @@ def operands_of(texts: Sequence[str], traces: TraceSet) -> tuple[Operand, ...]:
 
 
 def both_ways(operands: Sequence[Operand]) -> tuple[Operand, ...]:
-    """The same, and signals of one's own turned as well."""
+    """Return the operands, and the user's own signals in both directions."""
     turned = (
         replace(operand, turned=True)
         for operand in operands
@@ -100,7 +100,7 @@ def both_ways(operands: Sequence[Operand]) -> tuple[Operand, ...]:
 
 
 def tuning_columns(data: FitData, operands: Sequence[Operand]) -> RuleColumns:
-    """Operands on the split that thresholds are chosen on; calibrated values are out of fold."""
+    """Return operands on the tuning questions; calibrated values are out of fold."""
     calibrated = [operand.spec.name for operand in operands if operand.calibrated]
     return RuleColumns(
         shape=data.table.exists.shape,
@@ -110,7 +110,7 @@ def tuning_columns(data: FitData, operands: Sequence[Operand]) -> RuleColumns:
 
 
 def scoring_columns(table: SignalTable, data: FitData, operands: Sequence[Operand]) -> RuleColumns:
-    """Operands on other questions, calibrated by maps that are fitted on all of ``data``."""
+    """Return operands on other questions, calibrated by maps fitted on all of ``data``."""
     calibrated = [operand.spec.name for operand in operands if operand.calibrated]
     return RuleColumns(
         shape=table.exists.shape,
@@ -123,7 +123,7 @@ def scoring_columns(table: SignalTable, data: FitData, operands: Sequence[Operan
 
 
 def grid_of(values: Array, grid: int | Literal["quantiles"]) -> Array:
-    """Thresholds to try: so many, evenly spaced from least to greatest, or distinct quantiles."""
+    """Return thresholds to try: so many evenly spaced ones, or distinct quantiles."""
     finite = values[np.isfinite(values)]
     if not finite.size:
         return np.empty(0)
@@ -143,7 +143,7 @@ class Formula:
     votes: int = 1
 
     def text(self, conditions: Sequence[str]) -> str:
-        """The rule, as ``replay --stop-when`` takes it."""
+        """Return the rule's text."""
         clauses = [" and ".join(conditions[number] for number in clause) for clause in self.clauses]
         if self.votes > 1:
             return f"at_least({self.votes}, {', '.join(clauses)})"
@@ -167,7 +167,7 @@ def _partitions(items: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], ...]]
 
 
 def over_groups(groups: Sequence[Sequence[int]], most: int) -> Iterator[Formula]:
-    """ANDs and ORs of up to ``most`` conditions, each from another group: short ones and ANDs first.
+    """Yield ANDs and ORs of up to ``most`` conditions of different groups, short ones and ANDs first.
 
     >>> [formula.text("abc") for formula in over_groups([(0, 1), (2,)], 2)]
     ['a', 'b', 'c', 'a and c', 'b and c', 'a or c', 'b or c']
@@ -181,7 +181,7 @@ def over_groups(groups: Sequence[Sequence[int]], most: int) -> Iterator[Formula]
 
 
 def enumerate_formulas(form: str, count: int) -> tuple[Formula, ...]:
-    """Every formula of a form over ``count`` conditions, each used at most once."""
+    """Return every formula of a form over ``count`` conditions, each used at most once."""
     if form not in _MOST:
         raise UsageError(unknown_name("form", form, _MOST))
     if not 1 <= count <= _MOST[form]:
@@ -220,12 +220,12 @@ class PackedConditions:
     n_rounds: int
 
     def part(self, rows: slice) -> PackedConditions:
-        """Those of some questions, which begin at a multiple of 64."""
+        """Return some questions, from a multiple of 64 on."""
         words = self.words[:, :, rows.start // 64 : -(-rows.stop // 64)]
         return PackedConditions(words, rows.stop - rows.start, self.n_rounds)
 
     def silent_before(self, round_number: int) -> PackedConditions:
-        """The same where nothing holds before a round, so that no rule without "not" does."""
+        """Return conditions that never hold before a round."""
         if round_number == 1:
             return self
         words = self.words.copy()
@@ -233,7 +233,7 @@ class PackedConditions:
         return PackedConditions(words, self.n_questions, self.n_rounds)
 
 
-def pack(fires: NDArray[np.bool_]) -> PackedConditions:
+def pack(fires: Mask) -> PackedConditions:
     """Pack truth values (n_conditions, n_questions, n_rounds)."""
     n_conditions, n_questions, n_rounds = fires.shape
     rounds_first = np.ascontiguousarray(fires[:, :, : n_rounds - 1].transpose(0, 2, 1))
@@ -247,7 +247,7 @@ def pack(fires: NDArray[np.bool_]) -> PackedConditions:
 def packed_conditions(
     conditions: Sequence[str], operands: Sequence[Operand], columns: RuleColumns
 ) -> PackedConditions:
-    """Where each condition holds, bit by bit; one at a time is held otherwise."""
+    """Return where each condition holds, packed one at a time."""
     specs = {operand.spec.name: operand.spec for operand in operands}
     nothing = pack(np.empty((0, *columns.shape), np.bool_))
     packed = (pack(rule_fires(text, specs, columns)[None]) for text in conditions)
@@ -256,7 +256,7 @@ def packed_conditions(
 
 
 def _at_least(clauses: list[_Words], votes: int) -> _Words:
-    """Where at least ``votes`` of the clauses hold: ``reached[k]`` counts to k + 1, bit by bit."""
+    """Return where at least ``votes`` clauses hold; ``reached[k]``: at least k + 1, bit by bit."""
     reached = [clauses[0], *(np.zeros_like(clauses[0]) for _ in range(votes - 1))]
     for clause in clauses[1:]:
         for count in range(votes - 1, 0, -1):
@@ -272,9 +272,9 @@ def stop_rounds_of(
     votes: int,
     last: NDArray[np.int16],
 ) -> NDArray[np.int16]:
-    """The round each rule stops each question at, (n_rules, n_questions), at most ``last``.
+    """Return stop rounds of rules of one shape, (n_rules, n_questions), at most ``last``.
 
-    Rules are of one shape: ``conditions`` (n_rules, sum of ``sizes``) are the numbers of their clauses'.
+    ``conditions`` (n_rules, sum of ``sizes``) are the numbers of their clauses' conditions.
     """
     stops = np.empty((len(conditions), packed.n_questions), np.int16)
     step = max(1, _CELLS // max(packed.words[0].size, 1))
@@ -298,7 +298,7 @@ def stop_rounds_of(
 def stop_rounds_of_formulas(
     packed: PackedConditions, formulas: Sequence[Formula], last: NDArray[np.int16]
 ) -> NDArray[np.int16]:
-    """The same for formulas of any shapes, (n_formulas, n_questions)."""
+    """Return stop rounds of formulas of any shapes, (n_formulas, n_questions)."""
     stops = np.empty((len(formulas), packed.n_questions), np.int16)
     shapes: dict[tuple[tuple[int, ...], int], list[int]] = {}
     for number, formula in enumerate(formulas):
@@ -317,7 +317,7 @@ _CELLS_A_BLOCK = 1 << 24
 
 
 class RuleStops:
-    """The round every rule stops every question at, as an array (n_rules, n_questions) that is asked for."""
+    """Stop rounds of rules on questions, an array (n_rules, n_questions) computed on request."""
 
     def __init__(
         self, n_rules: int, n_questions: int, compute: _Compute, *, written: bool = False
@@ -331,7 +331,7 @@ class RuleStops:
 
     @classmethod
     def of_array(cls, stops: Stops) -> RuleStops:
-        """Of stop rounds that are written out."""
+        """Return stop rounds of an array."""
         n_rules, n_questions = stops.shape
         return cls(n_rules, n_questions, _written(stops), written=True)
 
@@ -339,7 +339,7 @@ class RuleStops:
     def of_formulas(
         cls, packed: PackedConditions, formulas: Sequence[Formula], last: Stops
     ) -> RuleStops:
-        """Of formulas over conditions; ``last`` (n_questions,) is where questions end."""
+        """Return stop rounds of formulas; questions end at ``last`` (n_questions,)."""
 
         def compute(rules: NDArray[np.intp], rows: slice) -> Stops:
             some = [formulas[number] for number in rules.tolist()]
@@ -349,7 +349,7 @@ class RuleStops:
 
     @classmethod
     def joined(cls, parts: Sequence[RuleStops]) -> RuleStops:
-        """Those of several families, one after another."""
+        """Return the stop rounds of several families, one after another."""
         ends = np.cumsum([part.shape[0] for part in parts])
 
         def compute(rules: NDArray[np.intp], rows: slice) -> Stops:
@@ -364,7 +364,7 @@ class RuleStops:
         return cls(int(ends[-1]), parts[0].shape[1], compute)
 
     def of(self, rules: NDArray[np.intp], rows: slice) -> Stops:
-        """Those of some rules on some questions, which begin at a multiple of 64."""
+        """Return stop rounds of some rules on some questions, from a multiple of 64 on."""
         return self._compute(rules, rows)
 
     def __getitem__(self, rules: int | slice | NDArray[Any] | list[int]) -> Stops:
@@ -376,26 +376,26 @@ class RuleStops:
         return self.shape[0]
 
     def take(self, rules: NDArray[np.intp]) -> RuleStops:
-        """Those of some rules."""
+        """Return the stop rounds of some rules."""
         return RuleStops(
             len(rules), self.shape[1], lambda some, rows: self._compute(rules[some], rows)
         )
 
     def by_questions(self) -> Iterator[tuple[slice, Stops]]:
-        """Blocks of questions, in which all rules are written out; all of a small record."""
+        """Yield blocks of questions with the stop rounds of all rules."""
         everyone = np.arange(self.shape[0])
         for rows in question_blocks(self.shape[1], max(1, self.shape[0] // 2)):
             yield rows, self._compute(everyone, rows)
 
     def by_rules(self) -> Iterator[tuple[slice, Stops]]:
-        """Blocks of rules on all questions."""
+        """Yield blocks of rules with their stop rounds on all questions."""
         step = max(1, _CELLS_A_BLOCK // max(self.shape[1], 1))
         for start in range(0, self.shape[0], step):
             rules = slice(start, min(start + step, self.shape[0]))
             yield rules, self[rules]
 
     def digests(self) -> list[bytes]:
-        """Of every rule what tells whether another stops every question alike."""
+        """Return a hash of every rule's stop rounds."""
         hashes = [blake2b(digest_size=32) for _ in range(self.shape[0])]
         for _, stops in self.by_questions():
             for digest, row in zip(hashes, np.ascontiguousarray(stops, np.int16), strict=True):
@@ -403,7 +403,7 @@ class RuleStops:
         return [digest.digest() for digest in hashes]
 
     def distinct(self) -> tuple[RuleStops, NDArray[np.intp]]:
-        """The rules that differ, and for every rule the number of the one there that has its stops."""
+        """Return the rules with different stops, and for every rule the number of its equal there."""
         place: dict[bytes, int] = {}
         same = [place.setdefault(digest, len(place)) for digest in self.digests()]
         first = np.unique(same, return_index=True)[1] if same else np.empty(0, np.intp)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -54,18 +54,17 @@ from suffice.stats.simultaneous import (
     paired_p_values_from_sums,
     simultaneous_bands,
 )
-from suffice.stats.units import unit_means, unit_weights
+from suffice.stats.units import Array, unit_means, unit_weights
 
 _BLOCK = 512
 _SCORES: tuple[ScoreName, ...] = ("f1", "em", "acc")
 _DIGITS = 12  # of a mean: beyond lies the rounding of sums
 _ELSEWHERE = {"json": None}  # the document holds these in another form, or not at all
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenThreshold:
-    """A signal with its threshold (``None``: it takes none, or ``never``: none kept the cost cap)."""
+    """A signal and its threshold; ``None``: a binary signal, or ``never`` within the cost cap."""
 
     signal: str
     condition: str
@@ -77,7 +76,7 @@ class ChosenThreshold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchedRule:
-    """One rule: figures on eval, and what it was ordered by on tune."""
+    """A rule: its figures on eval, and its objective on tune."""
 
     rule: str
     metric: Metric = field(metadata=_ELSEWHERE)
@@ -101,12 +100,12 @@ class SearchedRule:
 
     @property
     def score(self) -> float:
-        """The one that rules are compared by."""
+        """The score of the comparison."""
         value: float = getattr(self, self.metric.score)
         return value
 
     def to_json(self, *, naive: bool = False) -> dict[str, Any]:
-        """The entry of ``search --json``."""
+        """Return the entry of ``search --json``."""
         document = {**self.metric.unknown, **fields_as_json(self, self.metric.names)}
         entry = {**document, "low": self.interval.low, "high": self.interval.high}
         if naive:
@@ -122,9 +121,9 @@ class SearchedRule:
 class SearchResult(Tabular):
     """Every rule of a search, in the order of the objective on tune.
 
-    ``family`` is how many rules the correction covers: formulas and single thresholds tried.
-    ``critical_score`` and ``critical_delta`` are the standard errors that a simultaneous interval
-    spans to each side (1.96 for a single one). ``questions`` and ``labelled`` are of tune and eval.
+    The correction covers ``family`` rules: formulas and single thresholds. A simultaneous interval spans
+    ``critical_score`` or ``critical_delta`` standard errors to each side, not 1.96. ``questions`` and
+    ``labelled`` count tune and eval.
     """
 
     rules: tuple[SearchedRule, ...]
@@ -146,17 +145,17 @@ class SearchResult(Tabular):
 
     @property
     def objective(self) -> str:
-        """What rules are ordered by."""
+        """The quantity that orders the rules."""
         asked = self.settings.objective or self.metric.score
         return self.metric.names.get(asked, asked)
 
     @property
     def listed(self) -> tuple[SearchedRule, ...]:
-        """One of those that stop every question alike: the first in order, and so the cheapest."""
+        """The rules without duplicates: of rules with equal stops the first, and so the cheapest."""
         return tuple(rule for rule in self.rules if rule.like is None)
 
     def pick(self, number: int) -> SearchedRule:
-        """The rule that the table lists under a number from 1."""
+        """Return the rule of a number in the table, from 1."""
         listed = self.listed
         if not 1 <= number <= len(listed):
             raise UsageError(f"there is no rule {number}; the search lists 1 to {len(listed)}")
@@ -164,7 +163,7 @@ class SearchResult(Tabular):
 
     @property
     def thresholds_tried(self) -> int:
-        """How many thresholds were looked at on tune."""
+        """Number of thresholds tried on tune."""
         return sum(condition.tried for condition in self.thresholds)
 
     @property
@@ -175,7 +174,7 @@ class SearchResult(Tabular):
         return naive / corrected if corrected > 0 else None
 
     def to_json(self, *, naive: bool = False) -> dict[str, Any]:
-        """The document of ``search --json``: strict JSON, null where undefined."""
+        """Return the document of ``search --json``: strict JSON, null where undefined."""
         settings = self.settings
         document: dict[str, Any] = {
             "evaluated": self.evaluated,
@@ -214,7 +213,7 @@ class SearchResult(Tabular):
         return document
 
     def tables(self, *, top: int | None = None, naive: bool = False) -> tuple[Table, ...]:
-        """The first ``top`` rules in order (``None``: all), and the Pareto front."""
+        """Return the first ``top`` rules (``None``: all) and the Pareto front."""
         settings, metric = self.settings, self.metric
         label = metric.label
         everywhere, beside = f"{label} [95%, all]", metric.beside
@@ -260,11 +259,11 @@ class SearchResult(Tabular):
         return replace(rules, names=0), replace(front, names=0)
 
     def plotted(self) -> Plot:
-        """Score against cost of the rules that no other beats in both."""
+        """Plot score against cost of the Pareto front."""
         return Plot(table=self.named("Pareto front"), x="cost", y=self.metric.name, label="rule")
 
     def explained(self, *, naive: bool) -> list[str]:
-        """What the figures are and what the correction covers, sentence by sentence."""
+        """Explain the figures and the correction in sentences."""
         settings, label = self.settings, self.metric.label
         which = self.metric.which_f1(settings.f1_kind)
         kind = "" if which is None else f" ({which})"
@@ -293,7 +292,7 @@ class SearchResult(Tabular):
 
     @property
     def verdict(self) -> str:
-        """How many rules differ from the baseline after correction, without a full stop."""
+        """Number of rules that differ from the baseline after correction, without a full stop."""
         differ = sum(rule.p_holm <= 0.05 for rule in self.rules)
         which = "No rule differs"
         if differ:
@@ -304,10 +303,9 @@ class SearchResult(Tabular):
 def search(traces: Traces, settings: SearchSettings) -> SearchResult:
     """Evaluate every formula of the form over the signals.
 
-    Each signal first gets one threshold: the one of its grid that is best on the tune split by the
-    objective, among those within the cost cap; ties go to the lowest. A signal without a threshold
-    under the cap never fires. Rules are then ordered by the objective on tune (those within the cap
-    first) and scored on eval. The correction covers every formula and every threshold tried.
+    Each signal gets the threshold of its grid with the best objective on tune within the cost cap; ties go
+    to the lowest. A signal without one never fires. The objective on tune orders the rules, those within the
+    cap first, and eval scores them. The correction covers every formula and every threshold.
     """
     measures = Measures.of(traces).by(settings.metric)
     operands = operands_of(settings.signals, measures.traces)
@@ -378,10 +376,9 @@ def search(traces: Traces, settings: SearchSettings) -> SearchResult:
         for formula in formulas
     ]
     on_tune, on_eval = (split.stops(formulas) for split in (tune, held_out))
-    fitted = tune.figures(on_tune, reads, _ordered_by(tune, settings))
+    fitted, objective = tune.judged(on_tune, reads, settings.objective)
     figures = held_out.figures(on_eval, reads, _SCORES)
     costs, scores = fitted["cost"], fitted[tune.scored.metric.score]
-    objective = tune.objective(_objective(tune, settings), fitted)
     # of equal ones, but for the rounding of sums, the first
     rounded_costs = np.round(costs, _DIGITS)
     front = pareto_front(rounded_costs, np.round(scores, _DIGITS))
@@ -438,8 +435,6 @@ def search(traces: Traces, settings: SearchSettings) -> SearchResult:
 
 
 class _Split:
-    """Conditions, formulas and thresholds on one split."""
-
     def __init__(
         self,
         measures: Measures,
@@ -519,17 +514,22 @@ class _Split:
                     figures["cost"][start + of] += costs.sum(axis=0)
         return figures
 
-    def objective(self, name: str, figures: Mapping[str, Array]) -> Array:
-        """What rules are ordered by, a score or the gain at equal cost, (n_rules,)."""
-        if name != GAIN_AT_COST:
-            return figures[name]
-        scores = figures[self.scored.metric.score]
+    def judged(
+        self, stops: RuleStops, reads: Sequence[CostReads], asked: str | None
+    ) -> tuple[dict[str, Array], Array]:
+        """Return figures, and the objective: a score (default: the metric's) or the gain at equal cost."""
+        metric = self.scored.metric.score
+        asked = asked or metric
+        names = (metric, *(name for name in _SCORES if name == asked != metric))
+        figures = self.figures(stops, reads, names)
+        if asked != GAIN_AT_COST:
+            return figures, figures[asked]
+        scores = figures[metric]
         costs, frontier = (np.tile(fixed, (len(scores), 1)) for fixed in self._frontier)
-        return scores - interpolate(costs, frontier, figures["cost"])
+        return figures, scores - interpolate(costs, frontier, figures["cost"])
 
 
 def _refuse_unseen(part: Measures, settings: SearchSettings) -> None:
-    """Refuse questions that were cut where nothing stands for what lies there."""
     if part.seen is None or not part.seen.of(part.scores(settings.f1_kind)).unseen.any():
         return
     raise UsageError(
@@ -573,21 +573,10 @@ def _objectives(
     """What each threshold reaches on tune, -inf above the cost cap."""
     reads = [cost_reads((operand.spec,))] * len(tried)
     stops = tune.threshold_stops(operand, tried)
-    figures = tune.figures(stops, reads, _ordered_by(tune, settings))
-    objective = tune.objective(_objective(tune, settings), figures)
+    figures, objective = tune.judged(stops, reads, settings.objective)
     if settings.max_cost is None:
         return objective
     return np.where(figures["cost"] <= settings.max_cost, objective, -np.inf)
-
-
-def _objective(tune: _Split, settings: SearchSettings) -> str:
-    return settings.objective or tune.scored.metric.score
-
-
-def _ordered_by(tune: _Split, settings: SearchSettings) -> tuple[ScoreName, ...]:
-    asked = _objective(tune, settings)
-    names = (tune.scored.metric.score, *(name for name in _SCORES if name == asked))
-    return tuple(dict.fromkeys(names))
 
 
 def _never(operand: Operand, budget: int, tried: tuple[float, ...]) -> ChosenThreshold:

@@ -42,17 +42,16 @@ from suffice.stats.intervals import (
     undefined,
 )
 from suffice.stats.risk_coverage import ResampledAurc, risk_coverage
-from suffice.stats.units import numbered_units, unit_means
+from suffice.stats.units import Array, Mask, numbered_units, unit_means
 from suffice.trace.rounds.trace_set import TraceSet
 
 OWN_CONFIDENCE = "policy"
-Array = NDArray[np.float64]
 
 
 def selective_prediction(
     traces: TraceSet | Measures, result: ReplayResult, settings: DiagnosisSettings | None = None
 ) -> tuple[dict[str, Any], ...]:
-    """What :func:`selective` says of every policy that has a confidence and whose stops were seen."""
+    """Return :func:`selective` of every policy with a confidence and fully seen stops."""
     settings = DiagnosisSettings() if settings is None else settings
     measures = replayed(traces, result)
     result = of_rounds(result)
@@ -103,7 +102,7 @@ def selective(
     sign: float = 1.0,
     units: NDArray[np.intp] | None = None,
 ) -> dict[str, Any]:
-    """What a confidence (n_questions,) is worth whose answers score ``em`` and ``f1``."""
+    """Evaluate a confidence (n_questions,) of answers with scores ``em`` and ``f1``."""
     units = np.arange(len(confidence)) if units is None else units
     known = ~np.isnan(confidence)
     ordered = np.where(known, sign * confidence, -np.inf)
@@ -127,7 +126,7 @@ def selective(
     )
     area_draws = np.concatenate([area(counts) for counts in drawn], axis=1)
 
-    def group(chosen: NDArray[np.bool_]) -> dict[str, Any]:
+    def group(chosen: Mask) -> dict[str, Any]:
         return _group(chosen, at_stop, units)
 
     return {
@@ -145,9 +144,9 @@ def selective(
 
 
 def _group(
-    chosen: NDArray[np.bool_], at_stop: Mapping[str, NDArray[Any]], units: NDArray[np.intp]
+    chosen: Mask, at_stop: Mapping[str, NDArray[Any]], units: NDArray[np.intp]
 ) -> dict[str, Any]:
-    """Mean scores of some of the answers, EM with its Wilson interval."""
+    """Return mean scores of some answers, EM with its Wilson interval."""
     count = int(chosen.sum())
     if count == 0:
         return {"questions": 0, "em": undefined("no such answer"), "f1": None}
@@ -161,7 +160,7 @@ def _group(
 
 
 def selective_tables(results: Sequence[Mapping[str, Any]]) -> Iterator[Table]:
-    """What confidences are worth, and the answers above and below the threshold."""
+    """Yield tables of confidences, and of answers above and below the threshold."""
     if not results:
         return
     first = results[0]
@@ -206,7 +205,7 @@ FEW_QUESTIONS = 10
 
 
 def breakdown(traces: TraceSet | Measures, result: ReplayResult) -> tuple[dict[str, Any], ...]:
-    """A replay by question type, types sorted, untyped questions (``None``) last."""
+    """Return a replay by question type, types sorted, untyped questions (``None``) last."""
     measures = replayed(traces, result)
     result = of_rounds(result)
     scored, units = measures.scores(result.f1_kind), measures.units
@@ -252,7 +251,7 @@ def breakdown(traces: TraceSet | Measures, result: ReplayResult) -> tuple[dict[s
 
 
 def types_table(types: Sequence[Mapping[str, Any]], baseline: str | None) -> Table:
-    """Every policy on every type of question; no difference to itself for the ``baseline``."""
+    """Return a table of every policy on every type of question, against the ``baseline``."""
     columns = (
         Column(name="type", most=2 * NAME_WIDTH, once=True),
         POLICY,
@@ -274,8 +273,7 @@ def types_table(types: Sequence[Mapping[str, Any]], baseline: str | None) -> Tab
     return Table(name="policies by type", title=title, columns=columns, rows=rows, names=2)
 
 
-def _mean(values: NDArray[np.float64]) -> float | None:
-    """``None``: of no question, or not known of some."""
+def _mean(values: Array) -> float | None:
     mean = float(values.mean()) if len(values) else np.nan
     return None if np.isnan(mean) else mean
 
@@ -293,7 +291,7 @@ class Diagnosis(Tabular):
     notes: tuple[str, ...]
 
     def tables(self) -> tuple[Table, ...]:
-        """Signals, policies by type, confidences and calibrators, then the notes."""
+        """Return tables of signals, policies by type, confidences and calibrators, then the notes."""
         labels, tables = self.replayed.labels, [*self.signals.tables()]
         if any(of_kind["type"] is not None for of_kind in self.types):
             tables.append(_with_labels(types_table(self.types, self.replayed.baseline), labels))
@@ -307,7 +305,7 @@ class Diagnosis(Tabular):
         return (*tables, Table(name="notes", notes=notes))
 
     def to_json(self) -> dict[str, Any]:
-        """Strict JSON, null where undefined."""
+        """Return strict JSON, null where undefined."""
         return {
             **self.signals.to_json(),
             "replay": {

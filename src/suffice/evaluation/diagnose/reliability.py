@@ -1,4 +1,4 @@
-"""How sure calibrated values are of answers, how often these are right, and which calibrator is better."""
+"""Reliability of calibrated values, and a comparison of calibrators."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from itertools import pairwise
 from typing import Any, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from suffice._version import VERSION
 from suffice.contracts import CalibratedPolicy
@@ -28,7 +27,7 @@ from suffice.stats.quality import (
     log_loss,
     squared_errors,
 )
-from suffice.stats.units import unit_means
+from suffice.stats.units import Array, unit_means
 from suffice.trace.rounds.trace_set import TraceSet
 
 _Z = 1.959963984540054  # 97.5% quantile of the standard normal
@@ -36,7 +35,7 @@ _Z = 1.959963984540054  # 97.5% quantile of the standard normal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReliabilityBucket:
-    """Mean calibrated value and share right among ``count`` answers, with a 95% Wilson interval."""
+    """Mean calibrated value and share of right answers among ``count``, with a 95% Wilson interval."""
 
     predicted: float
     right: float
@@ -56,7 +55,7 @@ class Reliability:
 
 
 def wilson(successes: float, count: int) -> tuple[float, float]:
-    """95% Wilson score interval of a share; (0, 1) for no observation."""
+    """Return the 95% Wilson score interval of a share; (0, 1) for no observation."""
     if count == 0:
         return 0.0, 1.0
     share, z2 = successes / count, _Z * _Z
@@ -70,10 +69,8 @@ def wilson(successes: float, count: int) -> tuple[float, float]:
     return max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half))
 
 
-def buckets(
-    predicted: NDArray[np.float64], right: NDArray[np.float64], *, count: int = 5
-) -> tuple[ReliabilityBucket, ...]:
-    """Equal-size buckets in order of the predicted value; equal values are never split."""
+def buckets(predicted: Array, right: Array, *, count: int = 5) -> tuple[ReliabilityBucket, ...]:
+    """Return equal-size buckets in order of the predicted value; equal values stay together."""
     order = np.argsort(predicted, kind="stable")
     predicted, right = predicted[order], right[order]
     made = []
@@ -94,7 +91,7 @@ def buckets(
 def reliability(
     policy: CalibratedPolicy, table: SignalTable, scored: Outcomes
 ) -> Sequence[Reliability]:
-    """Every calibrated signal of the policy in every round that has labeled answers."""
+    """Return the reliability of the policy's calibrated signals in rounds with labeled answers."""
     rounds = []
     for signal, calibrator in policy.calibrators.items():
         values = table.signal(signal)
@@ -120,7 +117,7 @@ KINDS: tuple[CalibratorKind, ...] = get_args(CalibratorKind)
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CalibratorStudy(Tabular):
-    """Kinds side by side, in the order asked for, each as JSON has it; questions are the labelled ones."""
+    """Calibrators side by side on labeled questions, as in JSON."""
 
     source: str
     tune_split: str
@@ -130,7 +127,7 @@ class CalibratorStudy(Tabular):
     results: tuple[Mapping[str, Any], ...]
 
     def tables(self) -> tuple[Table]:
-        """The kinds by their probabilities."""
+        """Return the table of calibrators by the quality of their probabilities."""
         first = self.results[0]
 
         def against_first(score: Mapping[str, Any]) -> Value:
@@ -162,7 +159,7 @@ class CalibratorStudy(Tabular):
         return (table_of("calibrators", self.results, described, title),)
 
     def to_json(self) -> dict[str, Any]:
-        """Strict JSON: the scores of every kind."""
+        """Return strict JSON: the scores of every kind."""
         return {
             "traces": self.source,
             "version": VERSION,
@@ -180,7 +177,7 @@ def calibrator_study(
     tune_split: str = FIT_SPLIT,
     eval_split: str = EVAL_SPLIT,
 ) -> CalibratorStudy:
-    """Fit every kind on tune and score its probabilities of the margin there, out of fold, and on eval."""
+    """Fit every kind on tune and score its probabilities of the margin: there out of fold, and on eval."""
     measures = Measures.of(traces)
     parts = [fit_data(measures, (MARGIN,), split=split) for split in (tune_split, eval_split)]
     tune, held_out = parts
@@ -206,10 +203,8 @@ def calibrator_study(
     )
 
 
-def _probability_scores(
-    predictions: Sequence[NDArray[np.float64]], data: FitData
-) -> list[dict[str, Any]]:
-    """Each kind's probabilities (n_questions, n_rounds) against exact match, on common rows."""
+def _probability_scores(predictions: Sequence[Array], data: FitData) -> list[dict[str, Any]]:
+    """Score each kind's probabilities (n_questions, n_rounds) against exact match, on common rows."""
     em = data.outcomes.em
     usable = np.isfinite(em) & np.all([np.isfinite(predicted) for predicted in predictions], axis=0)
     if not usable.any():
@@ -238,10 +233,8 @@ def _probability_scores(
     ]
 
 
-def _against_first(
-    values: NDArray[np.float64], draws: NDArray[np.float64]
-) -> list[tuple[Interval, Interval]]:
-    """Each value with its interval, and its difference from the first on the same draws."""
+def _against_first(values: Array, draws: Array) -> list[tuple[Interval, Interval]]:
+    """Return each value's interval, and that of its difference from the first on the same draws."""
     return [
         (
             percentile_interval(float(value), draws[:, number]),

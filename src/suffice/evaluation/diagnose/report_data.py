@@ -1,4 +1,4 @@
-"""What a report shows: parts beside the comparison, promises among them, and what happened to questions."""
+"""Contents of a report: its parts beside the comparison, promises, and histories of questions."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.results.as_json import as_json
 from suffice.signals.columns.arrays import Texts
 from suffice.signals.signal_table import SignalTable, decide, given_signals
+from suffice.stats.units import Array
 from suffice.trace.rounds.records import LoopView, QuestionRecord
 from suffice.trace.rounds.trace_set import TraceSet
 
@@ -42,7 +43,7 @@ _KNOWN = frozenset({*_TEXTS, *_NUMBERS, "bounds", "fell_back", "seed", "bounded"
 
 
 def guarantees(result: ReplayResult) -> tuple[dict[str, Any], ...]:
-    """The promise of every replayed policy that carries one, in the replay's order."""
+    """Return the promises of replayed policies, in the replay's order."""
     return tuple(
         _guarantee(one.name, one.policy.facts, result.source)
         for one in result.policies
@@ -104,16 +105,16 @@ _PARTS: Mapping[str, tuple[()] | None] = {
     "selective": (),
     "costs": (),
 }
-"""What stands for a part that is missing."""
+"""Values of missing parts."""
 _OF_GOLD = frozenset({"calibrators", "diagnostics", "types", "selective"})
-"""Those that say what something is worth against gold answers."""
+"""Parts that need gold answers."""
 PARTS: tuple[str, ...] = tuple(name for name in _PARTS if name != "types")
-"""Those that can be named; types are told with diagnostics."""
+"""Names of parts; types belong to diagnostics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartsSettings:
-    """Which parts, by the names of :data:`PARTS`."""
+    """The wanted parts, by the names of :data:`PARTS`."""
 
     parts: tuple[str, ...] = field(default_factory=lambda: PARTS)
     search: SearchSettings | None = None
@@ -127,17 +128,16 @@ class PartsSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportParts:
-    """The parts by name; ``left_out`` says of the others that were wanted why they are not there."""
+    """The parts by name, and the reasons why others are ``left_out``."""
 
     contents: Mapping[str, Any] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Any:
-        """The part of this name."""
         return self.contents.get(name, _PARTS.get(name))
 
     def to_json(self) -> dict[str, Any]:
-        """Strict JSON, null for what is not there; the costs stand in the replay's own document."""
+        """Return strict JSON, null for missing parts; the replay's own document has the costs."""
         documents = {name: as_json(self[name]) for name in _PARTS if name != "costs"}
         if isinstance(searched := self["search"], SearchResult):
             documents["search"] = searched.to_json()
@@ -147,7 +147,7 @@ class ReportParts:
 def report_parts(
     traces: TraceSet | Measures, comparison: Comparison, settings: PartsSettings | None = None
 ) -> ReportParts:
-    """Compute what the record allows; of what cannot be had the error says why."""
+    """Compute the parts that the record allows, and the reasons why others are missing."""
     settings = settings or PartsSettings()
     result, compared = comparison.result, comparison.measures
     measures = Measures.of(traces).by(result.metric.name)
@@ -214,12 +214,9 @@ def report_parts(
     return ReportParts(contents=parts, left_out=left_out)
 
 
-Array = NDArray[np.float64]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyStop:
-    """Where a policy stops on a question, and why, in words; ``answers`` if it gives a set of them."""
+    """A policy's stop on a question, and the reason in words; ``answers``: its answer set, if any."""
 
     policy: str
     round: int
@@ -240,7 +237,7 @@ class QuestionStory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportData:
-    """Everything a report shows; it computes no number itself."""
+    """All contents of a report."""
 
     result: ReplayResult
     stories: tuple[QuestionStory, ...]
@@ -252,13 +249,9 @@ class ReportData:
 
 
 def report_data(
-    traces: TraceSet | Measures,
-    result: ReplayResult,
-    parts: ReportParts | None = None,
-    *,
-    most_stories: int = 500,
+    traces: TraceSet | Measures, result: ReplayResult, parts: ReportParts | None = None
 ) -> ReportData:
-    """Gather what the report shows of a replay of ``traces``; ``parts`` go with it."""
+    """Gather the contents of a report on a replay of ``traces``."""
     measures = Measures.of(traces).by(result.metric.name)
     record, scored = measures.traces, measures.scores(result.f1_kind)
     names = given_signals(record)
@@ -269,7 +262,7 @@ def report_data(
         for policy in result.policies
         if policy.policy is not None
     }
-    drawn = _in_turn(_kinds(record, result, scored), result.seed)[:most_stories]
+    drawn = _in_turn(_kinds(record, result, scored), result.seed)[:_MOST_STORIES]
     turns = np.argsort(drawn).tolist()
     told = record.take(np.isin(np.arange(record.n_questions), drawn)).records()
     scores = {"em": scored.em, "f1": scored.f1} if scored.metric.gold else {}
@@ -302,11 +295,11 @@ def report_data(
     )
 
 
-_UNKNOWN = -1.0
+_UNKNOWN, _MOST_STORIES = -1.0, 500
 
 
 def _kinds(record: TraceSet, result: ReplayResult, scored: Outcomes) -> NDArray[np.int64]:
-    """Equal where questions are of one type and went alike, (n_questions,)."""
+    """Number questions by type and outcome, (n_questions,)."""
     adaptive = (policy for policy in result.policies if policy.adaptive)
     deciding = next(adaptive, None)
     rows = np.arange(record.n_questions)
@@ -318,7 +311,7 @@ def _kinds(record: TraceSet, result: ReplayResult, scored: Outcomes) -> NDArray[
 
 
 def _in_turn(kinds: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
-    """All questions by index: one of each kind, then another of each, within a kind in drawn order."""
+    """Return all questions by index: one of each kind, then another, in random order within a kind."""
     drawn = np.random.default_rng(seed).permutation(len(kinds))
     drawn = drawn[np.argsort(kinds[drawn], kind="stable")]
     kinds = kinds[drawn]
@@ -346,7 +339,7 @@ def _stop(
 def stop_reason(
     policy: StopPolicy, stop: int, signals: Mapping[str, list[float]], record: QuestionRecord
 ) -> str:
-    """Why a policy stops a question at a round, in words; ``signals`` are those it read up to there."""
+    """Say why a policy stops a question at a round, from its ``signals`` up to there."""
     loop = LoopView(record.question.text, record.rounds[:stop])
     decision = decide(policy, SignalTable.of_loop(loop, signals, record.question.id))
     if decision.stop:

@@ -1,4 +1,4 @@
-"""How far a signal sets right answers apart from wrong ones, and what speaks against it."""
+"""Separation of right and wrong answers by a signal, and warnings about signals."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from suffice.signals.known_signals import SIGNALS
 from suffice.signals.signal_table import declared, lack
 from suffice.stats.auroc import ResampledAuroc, auroc
 from suffice.stats.intervals import from_draws, resampled_counts, undefined
+from suffice.stats.units import Array, Mask
 from suffice.trace.rounds.trace_set import TraceSet
 
-Array = NDArray[np.float64]
 Figures = tuple[float, float]
 """Signed d and AUROC, NaN where undefined."""
 _NO_SPREAD = 1e-12  # a variance below this share of all rows' variance is rounding
@@ -27,10 +27,10 @@ _NO_SPREAD = 1e-12  # a variance below this share of all rows' variance is round
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """Labelled rounds in which a signal is defined, each array (n_rows,)."""
+    """Labeled rounds with a defined signal, each array (n_rows,)."""
 
     values: Array
-    right: NDArray[np.bool_]
+    right: Mask
     questions: NDArray[np.int64]
     sign: float = 1.0
 
@@ -52,7 +52,7 @@ class ResampledD:
         self._sums = np.stack(moments) if usable else None
 
     def __call__(self, counts: Array) -> Array:
-        """Signed d of every resample, (n_draws,); ``counts`` (n_questions, n_draws)."""
+        """Return signed d of every resample, (n_draws,); ``counts`` (n_questions, n_draws)."""
         if self._sums is None:
             return np.full(counts.shape[1], np.nan)
         sums = self._sums @ counts
@@ -65,7 +65,7 @@ class ResampledD:
 
 
 def _mean_and_sd(count: Array, total: Array, squares: Array) -> tuple[Array, Array]:
-    """Means and sample standard deviations from sums, NaN below two rows."""
+    """Return means and sample standard deviations from sums, NaN below two rows."""
     enough = count >= 2
     safe = np.where(enough, count, 2.0)
     mean = total / safe
@@ -77,7 +77,7 @@ def _mean_and_sd(count: Array, total: Array, squares: Array) -> tuple[Array, Arr
 def separations(
     parts: Sequence[Rows], n_questions: int, *, resamples: int, seed: int
 ) -> list[tuple[dict[str, Any], Array]]:
-    """How far right and wrong answers are apart in every part, and the draws of its :data:`Figures`."""
+    """Return the separation of right and wrong answers in every part, and the draws of its figures."""
     figures = [figures_of(rows) for rows in parts]
     drawn = np.full((2, len(parts), resamples), np.nan)
     if n_questions:
@@ -89,14 +89,14 @@ def separations(
 
 
 def figures_of(rows: Rows) -> Figures:
-    """Those of the rows as they are."""
+    """Return signed d and AUROC of the rows."""
     n_questions = int(rows.questions.max(initial=0)) + 1
     resampled, once = ResampledD(rows, n_questions), np.ones((n_questions, 1))
     return float(resampled(once)[0]), auroc(rows.sign * rows.values, rows.right)
 
 
 def _from_resamples(parts: Sequence[Rows], n_questions: int, *, resamples: int, seed: int) -> Array:
-    """Signed d and AUROC of every part in every resample of the questions, (2, n_parts, resamples)."""
+    """Return signed d and AUROC of every part and resample, (2, n_parts, resamples)."""
     distances = [ResampledD(rows, n_questions) for rows in parts]
     areas = [
         ResampledAuroc(rows.sign * rows.values, rows.right, rows.questions, n_questions)
@@ -171,7 +171,7 @@ _ENOUGH = 10  # rounds that tell later rounds from earlier ones
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """What was found, and in words what it means and what to do."""
+    """A warning about a signal: its kind, and its meaning and remedy in words."""
 
     kind: FlagKind
     message: str
@@ -180,7 +180,7 @@ class Flag:
 def signal_flags(
     traces: TraceSet | Measures, names: Iterable[str], *, tune_split: str = FIT_SPLIT
 ) -> dict[str, tuple[Flag, ...]]:
-    """What speaks against each of the named signals."""
+    """Return the warnings about each named signal."""
     names = tuple(dict.fromkeys(names))
     measures = Measures.of(traces)
     record, table = measures.traces, measures.signals(names)
@@ -208,7 +208,7 @@ def signal_flags(
 def refuse_unusable(
     traces: TraceSet | Measures, names: Iterable[str], *, tune_split: str = FIT_SPLIT
 ) -> None:
-    """Refuse signals that are undefined or constant on the tune split, or know later rounds."""
+    """Refuse signals that are undefined or constant on the tune split, or that look ahead."""
     flags = signal_flags(traces, names, tune_split=tune_split)
     told = [
         f"signal {name!r} {flag.message}"
@@ -220,7 +220,7 @@ def refuse_unusable(
         raise UsageError("; ".join(told))
 
 
-def _variation(values: Array, chosen: NDArray[np.bool_], where: str) -> Iterator[Flag]:
+def _variation(values: Array, chosen: Mask, where: str) -> Iterator[Flag]:
     defined = values[chosen]
     defined = defined[~np.isnan(defined)]
     if len(defined) == 0:
@@ -250,7 +250,7 @@ def _variation(values: Array, chosen: NDArray[np.bool_], where: str) -> Iterator
 
 
 def _computed(measures: Measures, names: Sequence[str]) -> dict[str, Array]:
-    """Those that the record allows to compute, from rounds 1..t and never read from the map."""
+    """Compute the signals that the record allows from rounds 1..t, never from recorded values."""
     specs = [declared(name, measures.traces) for name in names if not SIGNALS[name].recorded_only]
     specs = [
         replace(spec, own_settings=True) if spec.name in measures.traces.signal_names else spec
@@ -260,8 +260,8 @@ def _computed(measures: Measures, names: Sequence[str]) -> dict[str, Array]:
     return dict(measures.signals(computable).values)
 
 
-def _equal(first: Array, second: Array) -> NDArray[np.bool_]:
-    """Equal up to float32; false where either is undefined."""
+def _equal(first: Array, second: Array) -> Mask:
+    """Return where values are equal up to float32; false where either is undefined."""
     size = np.fmax(1.0, np.fmax(np.abs(first), np.abs(second)))
     with np.errstate(invalid="ignore"):  # infinity minus infinity
         close = np.abs(first - second) <= _TOLERANCE * size
@@ -297,7 +297,7 @@ def _running_mean(values: Array) -> Array:
 
 
 def _last_defined(values: Array) -> Array:
-    """The newest defined value of rounds 1..t."""
+    """Return the newest defined value of rounds 1..t."""
     newest = values.copy()
     for t in range(1, values.shape[1]):
         newest[:, t] = np.where(np.isnan(values[:, t]), newest[:, t - 1], values[:, t])
@@ -313,7 +313,7 @@ _OVER_ALL_ROUNDS: Mapping[str, Callable[[Array], Array]] = {
 
 
 def _later_statistics(values: Array) -> Iterator[tuple[str, Array, Array]]:
-    """(name, what later rounds give, what rounds 1..t give), each (n_questions, n_rounds)."""
+    """Yield a statistic's name, its value from later rounds, and from rounds 1..t."""
     after = np.pad(values[:, 1:], ((0, 0), (0, 1)), constant_values=np.nan)
     yield "next value", after, values
     for name, running in _OVER_ALL_ROUNDS.items():

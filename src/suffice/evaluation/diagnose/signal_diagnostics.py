@@ -1,4 +1,4 @@
-"""What every signal says about right and wrong answers, on tune and on eval side by side, and its tables."""
+"""Diagnosis of every signal against right and wrong answers, on tune and on eval, and its tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from suffice._version import VERSION
 from suffice.errors import SufficeWarning, UsageError, attempt
-from suffice.evaluation.diagnose.signal_checks import Array, Rows, separations, signal_flags
+from suffice.evaluation.diagnose.signal_checks import Rows, separations, signal_flags
 from suffice.evaluation.settings import DiagnosisSettings
 from suffice.measures.measures import Measures
 from suffice.policies.defaults import MARGIN
@@ -37,18 +37,17 @@ from suffice.signals.known_signals import SIGNALS, resolve
 from suffice.signals.signal_table import given_signals, lack
 from suffice.stats.auroc import USES, Use, auroc_use
 from suffice.stats.intervals import Estimate, difference
-from suffice.stats.units import numbered_units
+from suffice.stats.units import Array, Mask, numbered_units
 from suffice.trace.rounds.trace_set import TraceSet
 
 ALL_QUESTIONS = "all"
 _MOST_NAMED = 5
 _MOST_VALUES = 12  # a signal with more has no mode worth the name
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Diagnostics(Tabular):
-    """Signals of a trace set side by side on its parts, tune and eval or all questions, as JSON has them."""
+    """Signals side by side on the parts of a record: tune and eval, or all questions; as in JSON."""
 
     source: str = field(metadata={"json": "traces"})
     model: str | None
@@ -61,17 +60,17 @@ class Diagnostics(Tabular):
 
     @property
     def last(self) -> str:
-        """The part that signals are judged by: eval where there is one."""
+        """The part that decides the use of signals: eval, if it exists."""
         return list(self.parts)[-1]
 
     def area(self, signal: Mapping[str, Any]) -> Estimate:
-        """A signal's AUROC on the last part."""
+        """Return a signal's AUROC on the last part."""
         area: Estimate = signal["parts"][self.last]["auroc"]
         return area
 
     @property
     def by_use(self) -> tuple[Mapping[str, Any], ...]:
-        """The signals, useful ones first, of these those of the highest AUROC."""
+        """The signals by use, then by AUROC."""
 
         def key(signal: Mapping[str, Any]) -> tuple[int, float]:
             return USES.index(signal["use"]), -(self.area(signal).estimate or 0.0)
@@ -80,7 +79,7 @@ class Diagnostics(Tabular):
 
     @property
     def verdict(self) -> str:
-        """Which signals tell right from wrong answers, in sentences."""
+        """The signals that tell right from wrong answers, in sentences."""
         by_use = {use: [one["name"] for one in self.by_use if one["use"] == use] for use in USES}
         useful, part = by_use["useful"], self.last
         where = "all questions" if part == ALL_QUESTIONS else f"split {part}"
@@ -103,16 +102,16 @@ class Diagnostics(Tabular):
         return f"{said} {'Of the others' if useful else 'Of these'}: {others}." if others else said
 
     def tables(self) -> tuple[Table, ...]:
-        """AUROC and d of every signal, by round, type and value; the most useful signals first."""
+        """Return tables of AUROC and d, by round, type and value; the most useful signals first."""
         return tuple(signal_tables(replace(self, signals=self.by_use)))
 
     def to_json(self) -> dict[str, Any]:
-        """Strict JSON, null where undefined."""
+        """Return strict JSON, null where undefined."""
         return {**fields_as_json(self), "version": VERSION}
 
 
 def diagnose(traces: TraceSet | Measures, settings: DiagnosisSettings | None = None) -> Diagnostics:
-    """Look at every signal on both splits, or on all questions where the trace lacks one of them."""
+    """Diagnose every signal on both splits, or on all questions if a split is missing."""
     settings = DiagnosisSettings() if settings is None else settings
     measures = Measures.of(traces)
     record = measures.traces
@@ -205,7 +204,7 @@ def _parts(
 def _apart(
     measures: Measures, names: tuple[str, ...], rows: Mask, settings: DiagnosisSettings, seed: int
 ) -> dict[str, tuple[dict[str, Any], Array]]:
-    """Every signal on the questions ``rows`` (n_questions,), with the draws of its pooled figures."""
+    """Diagnose every signal on the questions ``rows`` (n_questions,), with draws of pooled figures."""
     table, types = measures.signals(names), Texts.of(measures.traces.first_rounds("question_type"))
     em, exists, codes = measures.score("em")[rows], table.exists[rows], types.codes[rows]
     usable = np.isfinite(em)
@@ -260,7 +259,7 @@ def _share(some: Mask, of: Mask) -> float:
 
 
 def _concentration(distinct: Array, counts: NDArray[np.int64]) -> dict[str, float] | None:
-    """How few values a signal takes: entropy in nats, its most common value and that value's share."""
+    """Return the entropy of a signal of few values, its mode and the mode's share."""
     if not 0 < len(distinct) <= _MOST_VALUES:
         return None
     shares = counts / counts.sum()
@@ -274,7 +273,7 @@ def _concentration(distinct: Array, counts: NDArray[np.int64]) -> dict[str, floa
 
 # --- overconfidence ------------------------------------------------------------------------------
 def calibrated_margins(measures: Measures, tune_split: str) -> tuple[Array, str | None]:
-    """P(EM = 1 | margin), (n_questions, n_rounds), out of fold on tune; or why there is none."""
+    """Return P(EM = 1 | margin), (n_questions, n_rounds), out of fold on tune; or the reason for none."""
     tune = measures.traces.in_split(tune_split)
 
     def calibrated() -> Array:
@@ -293,7 +292,7 @@ def calibrated_margins(measures: Measures, tune_split: str) -> tuple[Array, str 
 def margin_means(
     margins: Array, calibrated: Array, em: Array, why: str | None
 ) -> dict[str, Any] | None:
-    """Means of a part's rounds, each array (n_questions, n_rounds) (paper 0, Table 6)."""
+    """Return means over a part's rounds, each array (n_questions, n_rounds) (paper 0, Table 6)."""
     defined = np.isfinite(margins)
     if not defined.any():
         return None
@@ -315,7 +314,7 @@ _TONES: Mapping[Use, Tone] = {"useful": "good", "misleading": "bad"}
 
 
 def signal_tables(diagnostics: Diagnostics) -> Iterator[Table]:
-    """AUROC and d of every signal, by round, by type and by value, and what speaks against it."""
+    """Yield tables of AUROC and d of every signal, by round, type and value, and of warnings."""
     if not diagnostics.signals:
         yield Table(name="signals", title="This record defines no signal.")
         return
@@ -347,12 +346,19 @@ def _areas(diagnostics: Diagnostics) -> Table:
         head = f"% def.\n{part}"
         column = Column(name=f"{part}: defined", kind="percent", digits=0, head=head, drop=2)
         described.append((partial(_pooled, part, "defined"), column))
+    figures = "; ".join(
+        f"{name}: {counted(part['questions'], 'question')}, {count(part['labelled'])} with gold answers, "
+        f"{counted(part['rounds'], 'round')}"
+        for name, part in diagnostics.parts.items()
+    )
+    drift = f"drift: {parts[1]} minus {parts[0]}. " if len(parts) > 1 else ""
     notes = (
         "AUROC of each signal against exact match, all rounds pooled; 0.5 is chance. low: low values "
         f"favor stopping, and the AUROC is of the negated signal. Useful: the interval on {parts[-1]} is "
         "above 0.5. Uninformative: it contains 0.5. Intervals are not corrected for the number of "
         "signals.",
-        _figures(diagnostics),
+        f"{figures}. Brackets: 95% intervals of {diagnostics.resamples} resamples of the questions (seed "
+        f"{diagnostics.seed}). {drift}{UNKNOWN}: undefined; --json says why.",
     )
     title = f"What are the signals worth here? {diagnostics.verdict}"
     return table_of("signals", diagnostics.signals, described, title, notes)
@@ -362,23 +368,9 @@ _DRIFT = replace(estimate_column("drift", "drift", signed=True), drop=1)
 
 
 def use_cell(use: Use) -> Cell:
-    """What an AUROC is worth; empty where that is not known."""
+    """Return the cell of a use; empty if it is unknown."""
     shown = "" if use == "unknown" else use
     return Cell(use, shown, _TONES.get(use))
-
-
-def _figures(diagnostics: Diagnostics) -> str:
-    names = [*diagnostics.parts]
-    parts = "; ".join(
-        f"{name}: {counted(part['questions'], 'question')}, {count(part['labelled'])} with gold answers, "
-        f"{counted(part['rounds'], 'round')}"
-        for name, part in diagnostics.parts.items()
-    )
-    drift = f"drift: {names[1]} minus {names[0]}. " if len(names) > 1 else ""
-    return (
-        f"{parts}. Brackets: 95% intervals of {diagnostics.resamples} resamples of the questions (seed "
-        f"{diagnostics.seed}). {drift}{UNKNOWN}: undefined; --json says why."
-    )
 
 
 def _distances(diagnostics: Diagnostics) -> Table:

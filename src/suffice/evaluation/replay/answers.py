@@ -1,4 +1,4 @@
-"""Which answer a loop returns after its stop, and what it scores and costs there, cut questions included."""
+"""The answer that a loop returns after its stop, with its score and cost, also of censored questions."""
 
 from __future__ import annotations
 
@@ -26,15 +26,13 @@ from suffice.signals.known_signals import SignalSpec
 from suffice.signals.signal_table import answer_votes, declared
 from suffice.stats.intervals import Interval, percentile_interval, resampled_means
 from suffice.stats.series import running_best
-from suffice.stats.units import unit_means
+from suffice.stats.units import Array, Mask, unit_means
 from suffice.trace.rounds.records import POLICY_STOP
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Resampling:
-    """How often questions are resampled, and from which seed."""
+    """Number and seed of resamples."""
 
     resamples: int = 1000
     seed: int = 42
@@ -42,7 +40,7 @@ class Resampling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerSetResult:
-    """What a policy's answer sets are worth."""
+    """Coverage, size and answer rate of a policy's answer sets."""
 
     alpha: float
     sets: tuple[AnswerSet, ...] = field(metadata={"json": None})
@@ -54,7 +52,7 @@ class AnswerSetResult:
     notes: tuple[str, ...] = field(default=(), metadata={"json": None})
 
     def to_json(self, question_ids: Sequence[str] | None = None) -> dict[str, Any]:
-        """Its part of the entry of ``replay --json``; with ids also the set of every question."""
+        """Return its part of an entry of ``replay --json``; with ids also the set of every question."""
         entry = {
             **fields_as_json(self),
             "coverage": None if self.coverage is None else self.coverage.estimate,
@@ -70,7 +68,7 @@ class AnswerSetResult:
 def answer_sets(
     policy: CoveragePolicy, measures: Measures, stops: NDArray[np.int16], draws: Resampling
 ) -> AnswerSetResult | None:
-    """The sets of every question at its stop round (n_questions,), and what they are worth."""
+    """Return the sets of every question at its stop round (n_questions,), evaluated."""
     promise = policy.facts.coverage
     if promise is None:
         return None
@@ -96,7 +94,7 @@ def answer_sets(
     )
 
 
-def _interval(values: NDArray[np.float64], draws: Resampling) -> Interval:
+def _interval(values: Array, draws: Resampling) -> Interval:
     means = resampled_means(values[:, None], resamples=draws.resamples, seed=draws.seed)
     return percentile_interval(float(values.mean()), means[:, 0])
 
@@ -109,11 +107,11 @@ class AnswerRounds:
     reads: CostReads | None = None  # what choosing pays for; None: nothing is chosen
 
     def at(self, stops: NDArray[np.int16]) -> NDArray[np.int16]:
-        """The answer rounds of these stops, (n_questions,)."""
+        """Return the answer rounds of these stops, (n_questions,)."""
         return self.rounds[np.arange(len(stops)), stops - 1]
 
     def returned(self, scored: Outcomes) -> Outcomes:
-        """What stopping after each round scores."""
+        """Return the outcomes of stopping after each round."""
         if self.reads is None:
             return scored
         columns = self.rounds.astype(np.intp) - 1
@@ -127,7 +125,7 @@ class AnswerRounds:
 def answer_rounds(
     measures: Measures, choice: AnswerChoice, policy: StopPolicy | None
 ) -> AnswerRounds:
-    """Whose answer a policy returns that stops after any round; ``None``: one that reads nothing."""
+    """Return the round of a policy's answer for every stop; ``None``: a policy without signals."""
     n_questions, n_rounds = measures.traces.n_questions, measures.traces.n_rounds
     latest = np.broadcast_to(np.arange(1, n_rounds + 1, dtype=np.int16), (n_questions, n_rounds))
     if policy is not None:
@@ -151,8 +149,8 @@ def answer_rounds(
 
 def _preference(
     measures: Measures, choice: AnswerChoice, policy: StopPolicy | None
-) -> tuple[NDArray[np.float64] | None, CostReads]:
-    """How much each round's answer is preferred, (n_questions, n_rounds), and what that reads."""
+) -> tuple[Array | None, CostReads]:
+    """Return the preference for each round's answer, (n_questions, n_rounds), and its costs."""
     traces = measures.traces
     if choice.rule == "majority":
         return measures.derived(answer_votes)[0], cost_reads([declared("abstained", traces)])
@@ -174,7 +172,7 @@ def answer_notes(
     chooses: Mapping[str, bool],
     policies: Mapping[str, StopPolicy | None] = MappingProxyType({}),
 ) -> Sequence[str]:
-    """Which answer was scored, where that is not the stop's."""
+    """Note an answer other than the stop's."""
     if choice.rule == "latest":
         own = {
             name: choice.or_own(policy.needs.returns)
@@ -213,7 +211,7 @@ _HOW: Mapping[Weights, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """What a mean is between, whatever was not seen; a ``high`` of ``None`` has no end."""
+    """Bounds of a mean over unseen questions; a ``high`` of ``None``: no upper bound."""
 
     low: float
     high: float | None
@@ -230,7 +228,7 @@ class Range:
         return None if self.interval is None else "-".join(map(percent, self.interval))
 
     def shown(self, *, share: bool) -> str:
-        """It in words, a ``share`` of 1 in percent.
+        """Return the range as a text, a ``share`` in percent.
 
         >>> Range(low=0.41, high=0.873).shown(share=True), Range(low=3.5, high=None).shown(share=False)
         ('41.0-87.3', '>= 3.50')
@@ -243,7 +241,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastCuts:
-    """What of a policy's figures lies past cuts."""
+    """The part of a policy's figures past cuts."""
 
     weights: Array = field(metadata={"json": None})
     weighing: Weighing
@@ -254,7 +252,7 @@ class PastCuts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutRecord:
-    """Questions that were cut, by what (``cut``), and what stands for them."""
+    """Counts of cut questions by cause (``cut``), and of their explored representatives."""
 
     cut: Mapping[str, int]
     explored: int
@@ -266,7 +264,7 @@ class CutRecord:
 
     @classmethod
     def of(cls, measures: Measures, seen: Seen, weights: Weights) -> CutRecord | None:
-        """That of a record; ``None``: no question was cut."""
+        """Return the counts of a record; ``None``: no question was cut."""
         if measures.seen is None:
             return None
         return cls(
@@ -291,16 +289,16 @@ class AtStops:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads scores and costs at stops: those of cut questions estimated, NaN where nothing tells of them."""
+    """A reader of scores and costs at stops; cut questions are estimated, NaN: nothing represents them."""
 
     seen: Seen
     weights: Weights
-    labelled: NDArray[np.bool_]
+    labelled: Mask
     units: NDArray[np.intp]
     draws: Resampling = field(default_factory=Resampling)
 
     def read(self, scored: Outcomes, wanted: Stops, book: CostBook, reads: CostReads) -> AtStops:
-        """What a policy scores and pays that wants to stop at these rounds."""
+        """Return the scores and costs of wanted stop rounds."""
         stops, seen = self.seen.stops(wanted), self.seen.of(scored)
         paid, floors = book.at_stops(reads), book.at_least(reads)
         read = {name: self.score(scored, name, stops) for name in SCORES}
@@ -324,14 +322,14 @@ class Reader:
         )
         return AtStops(scores, costs, past)
 
-    def mean(self, values: Array, among: NDArray[np.bool_] | None = None) -> float:
-        """The mean over units of questions, perhaps of some; NaN: there are none."""
+    def mean(self, values: Array, among: Mask | None = None) -> float:
+        """Return the mean over units of some questions; NaN: none."""
         some = slice(None) if among is None else among
         means = unit_means(values[some], self.units[some])
         return float(means.mean()) if len(means) else np.nan
 
     def score(self, scored: Outcomes, name: ScoreName, stops: Stops) -> tuple[Array, Range | None]:
-        """One score of every question at its stop, (n_questions,), and what the mean is within if unknown."""
+        """Return a score of every question at its stop, (n_questions,), and the range of an unknown mean."""
         seen, values, some = self.seen.of(scored), getattr(scored, name), self.labelled
         at = seen.at(values, stops, weights=self.weights, among=some)
         lacking, explored = seen.lacking(stops) & some, self._explored(seen, stops, some)
@@ -364,7 +362,7 @@ class Reader:
     def cost(
         self, name: str, paid: Array, stops: Stops, floors: KnownCosts
     ) -> tuple[Array, Range | None]:
-        """One cost of every question at its stop, alike."""
+        """Return a cost of every question at its stop, and the range of an unknown mean."""
         seen, rows = self.seen, np.arange(len(stops))
         at = seen.at(paid, stops, weights=self.weights)
         lacking, explored = seen.lacking(stops), self._explored(seen, stops)
@@ -390,16 +388,14 @@ class Reader:
         low, *high = (self.mean(side) for side in sides)
         return unknown, Range(low=low, high=high[0] if high else None)
 
-    def _explored(
-        self, seen: Seen, stops: Stops, some: NDArray[np.bool_] | None = None
-    ) -> int | None:
-        """How many explored questions go past their policy's stop; ``None``: none does, nor any cut one."""
+    def _explored(self, seen: Seen, stops: Stops, some: Mask | None = None) -> int | None:
+        """Count explored questions past their policy's stop; ``None``: no question is past one."""
         past = (seen.weights(stops) != 1.0) & (True if some is None else some)
         return int((past & (seen.weight > 0)).sum()) if past.any() else None
 
 
 def cut_notes(record: CutRecord | None, past: Mapping[str, PastCuts | None]) -> Iterable[str]:
-    """What a reader of figures past cuts must know; by what tables call the policies."""
+    """Yield notes on figures past cuts, by the policies' labels."""
     if record is None:
         return
     if record.explored:
@@ -445,7 +441,7 @@ def cut_notes(record: CutRecord | None, past: Mapping[str, PastCuts | None]) -> 
 def cut_table(
     record: CutRecord | None, past: Mapping[str, PastCuts | None], metric: Metric
 ) -> Table | None:
-    """How much of every policy's figures was seen; ``None``: every stop was."""
+    """Return a table of the seen share of every policy's figures; ``None``: every stop was seen."""
     if record is None or not any(past.values()):
         return None
     columns = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from suffice.contracts import ValuePolicy
@@ -35,7 +36,7 @@ from suffice.trace.rounds.trace_set import TraceSet
 def transfer_notes(
     candidates: Sequence[NamedPolicy], fit_on: TraceSet, replayed: TraceSet
 ) -> list[str]:
-    """Which candidates were fitted on split tune of ``fit_on``, and where that does not reach."""
+    """Note the candidates fitted on split tune of ``fit_on``, and questions in both records."""
     source = fit_on.origin.source
     fitted = [
         candidate
@@ -62,38 +63,36 @@ def transfer_notes(
 
 
 def _fitting(candidate: NamedPolicy) -> Mapping[str, Any]:
-    """What its policy says it was fitted on; empty: nothing."""
     return {} if candidate.policy is None else candidate.policy.facts.fitted_on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Comparison(Tabular):
-    """The replay with the questions it was made on, measured."""
+    """A replay and the measures of its questions."""
 
     measures: Measures
     result: ReplayResult
 
     @property
     def traces(self) -> TraceSet:
-        """Those questions."""
+        """The record of the questions."""
         return self.measures.recorded
 
     def tables(self) -> tuple[Table, ...]:
-        """Those of the replay."""
+        """Return the tables of the replay."""
         return self.result.tables()
 
     def to_json(self) -> dict[str, Any]:
-        """That of the replay."""
+        """Return the JSON of the replay."""
         return self.result.to_json()
 
 
 def compare(
     traces: Traces, settings: ComparisonSettings, *, run: FitRun | None = None
 ) -> Comparison:
-    """Replay what the settings name, in the order given, then the baseline if it is not among them.
+    """Replay the policies of the settings in order, then the baseline.
 
-    Where nothing is named that is every fixed-K (of more than 20 some), the usual methods and the oracles. A
-    policy that cannot be fitted or run on this record is left out, and the result says why.
+    A policy that cannot be fitted or run on this record is left out, and the result says why.
     """
     measures = Measures.of(traces).by(settings.metric)
     chosen, split, notes = _choose_split(measures, settings.split)
@@ -102,11 +101,7 @@ def compare(
         names = usual_names(chosen.traces.n_rounds, oracles=measures.metric.gold)
     fit_on = None if settings.fit_on is None else Measures.of(settings.fit_on).by(settings.metric)
 
-    def ask(policies: Sequence[Wanted], rules: Sequence[str] = ()) -> list[AskedPolicy]:
-        return asked_policies(
-            measures, policies, rules, fit_on=fit_on, f1_kind=settings.f1_kind, run=run
-        )
-
+    ask = partial(asked_policies, measures, fit_on=fit_on, f1_kind=settings.f1_kind, run=run)
     able, left_out = runnable(ask(names, settings.rules), chosen, settings.f1_kind)
     source = measures.traces.origin.source
     if left_out and (settings.strict or not able):
@@ -183,7 +178,6 @@ def _choose_split(measures: Measures, wanted: str | None) -> tuple[Measures, str
 
 
 def _agreement_notes(built: Sequence[NamedPolicy]) -> list[str]:
-    """Which policies learnt from something else than gold answers."""
     names: dict[str, list[str]] = {}
     for candidate in built:
         if LABELS in (fitting := _fitting(candidate)):
@@ -198,7 +192,7 @@ def _agreement_notes(built: Sequence[NamedPolicy]) -> list[str]:
 
 
 def with_q_values(traces: TraceSet | Measures, comparison: Comparison) -> TraceSet:
-    """All the traces, with the signals ``q_stop`` and ``q_cont`` of the one stop-rag policy compared."""
+    """Return the traces with signals ``q_stop`` and ``q_cont`` of the one stop-rag policy compared."""
     measures = Measures.of(traces)
     results = comparison.result.policies
     learned = {

@@ -1,4 +1,4 @@
-"""What always stopping after k rounds costs and scores, and policies held against it, draw by draw."""
+"""Costs and scores of fixed budgets, and paired intervals of policies against them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from suffice.stats.fields import known
 from suffice.stats.intervals import Interval, percentile_interval
-
-Array = NDArray[np.float64]
+from suffice.stats.units import Array, Mask
 
 
 class PairedIntervals:
@@ -50,7 +49,7 @@ class PairedIntervals:
         )
 
     def of(self, name: str, *, adaptive: bool) -> dict[str, Any]:
-        """The score, its difference to the baseline's and the full budget's, and over fixed budgets."""
+        """Return intervals of the score and of its differences to baseline, full and fixed budgets."""
         if self.frontier is None:
             return {}
         number = self._names.index(name)
@@ -68,7 +67,7 @@ class PairedIntervals:
         }
 
     def _against_fixed(self, number: int) -> Iterator[AgainstFixed]:
-        """The score over the best that fixed-k reach for its cost, at each of :data:`EQUAL_COSTS` known."""
+        """Yield gains over the best fixed-k at each known cost of :data:`EQUAL_COSTS`."""
         own, fixed = self._scores[:, number], self._fixed
         if not self._against or np.isnan(own[0]):
             return
@@ -91,14 +90,14 @@ class PairedIntervals:
 
 
 def _interval(values: Array) -> Interval | None:
-    """Of the means in the first row and the draws below it; ``None``: not known."""
+    """Return the interval of the mean in the first row by the draws below; ``None``: unknown."""
     if np.isnan(values[0]):
         return None
     return _within(percentile_interval(float(values[0]), values[1:]), -1.0)
 
 
 def _within(found: Interval, least: float) -> Interval:
-    """An interval of scores, or of their differences, cut at what these can be."""
+    """Clip an interval of scores, or of differences, to possible values."""
     low, high = np.clip([found.low, found.high], least, 1.0).tolist()
     return replace(found, low=low, high=high)
 
@@ -106,7 +105,7 @@ def _within(found: Interval, least: float) -> Interval:
 _DIGITS = 12  # of a mean: beyond lies the rounding of sums
 _TIE = 1e-12
 EQUAL_COSTS = ("evaluated_tokens", "seconds", "usd")
-"""What a policy and the best fixed budget are compared at, each at the same."""
+"""Costs at which a policy is compared with the best fixed budget."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,12 +148,12 @@ class AgainstFixed:
 
     @property
     def pays(self) -> bool:
-        """Whether the policy is above every fixed budget beyond the interval."""
+        """Whether the policy is significantly better than every fixed budget."""
         return self.gain.low > 0
 
     @property
     def loses(self) -> bool:
-        """Whether it is below the budget named beyond both intervals."""
+        """Whether it is below the named budget by both intervals."""
         return max(self.gain.high, self.held.high) < 0
 
 
@@ -168,7 +167,7 @@ class BestMix:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What each row's best is called."""
+        """The name of each row's best."""
         return tuple(
             f"fixed-{low + 1}" if low == high else f"fixed-{low + 1}/{high + 1}"
             for low, high in zip(self.low.tolist(), self.high.tolist(), strict=True)
@@ -176,7 +175,7 @@ class BestMix:
 
 
 def of_mix(costs: Array, scores: Array, at: Array, mix: BestMix) -> Array:
-    """The score of the first of ``mix`` where it costs ``at``, or as near as it comes, (n_rows,)."""
+    """Return the score of the first ``mix`` at cost ``at``, or as near as possible, (n_rows,)."""
     low, high = int(mix.low[0]), int(mix.high[0])
     width = costs[:, high] - costs[:, low]
     share = np.divide(at - costs[:, low], width, out=np.zeros_like(width), where=width != 0)
@@ -185,7 +184,7 @@ def of_mix(costs: Array, scores: Array, at: Array, mix: BestMix) -> Array:
 
 
 def best_mix(costs: Array, scores: Array, at: Array) -> BestMix:
-    """The best that fixed budgets, or a random choice between two of them, reach for a mean cost."""
+    """Return the best score of fixed budgets, or of a random mix of two, for a mean cost."""
     known = np.flatnonzero(~np.isnan(scores).all(axis=0))
     paid, gained = costs[:, known], scores[:, known]
     spent = np.maximum(at, paid.min(axis=1))[:, None]
@@ -195,7 +194,7 @@ def best_mix(costs: Array, scores: Array, at: Array) -> BestMix:
         return [np.take_along_axis(of, which, 1) for which in budgets for of in (paid, gained)]
 
     def mixed(low: NDArray[np.int64], high: NDArray[np.int64]) -> Array:
-        """What each low scores with each high, -inf where the two cannot cost what is spent."""
+        """Return the score of each pair, -inf if it cannot cost what is spent."""
         low_cost, low_score, high_cost, high_score = ends(low, high)
         width = high_cost - low_cost
         share = (spent - low_cost) / np.where(width > 0, width, 1.0)
@@ -228,7 +227,7 @@ def best_mix(costs: Array, scores: Array, at: Array) -> BestMix:
 
 
 def interpolate(costs: Array, scores: Array, at: Array) -> Array:
-    """The frontier's score at given costs, row by row; clamped outside the frontier."""
+    """Return the frontier's score at these costs, row by row; clamped outside the frontier."""
     known = ~np.isnan(scores).all(axis=0)
     order = np.argsort(costs[:, known], axis=1, kind="stable")
     costs, scores = (np.take_along_axis(of[:, known], order, 1) for of in (costs, scores))
@@ -236,8 +235,8 @@ def interpolate(costs: Array, scores: Array, at: Array) -> Array:
     return np.array([np.interp(*row) for row in zip(spent, costs, scores, strict=True)])
 
 
-def pareto_front(costs: Array, scores: Array) -> NDArray[np.bool_]:
-    """Which of several (n,) no other beats in cost and score; of equal ones the first."""
+def pareto_front(costs: Array, scores: Array) -> Mask:
+    """Return which of several (n,) no other beats in cost and score; of equal ones the first."""
     costs, scores = np.round(costs, _DIGITS), np.round(scores, _DIGITS)
     order = np.lexsort((np.arange(len(costs)), -scores, costs))
     before = np.append(-np.inf, np.maximum.accumulate(scores[order])[:-1])

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.evaluation.replay.compare import Comparison
@@ -21,17 +20,16 @@ from suffice.results.table import Cell, Column, Table
 from suffice.results.tabular import Tabular
 from suffice.scoring import Metric
 from suffice.stats.intervals import Interval, percentile_interval, resampled_means
-from suffice.stats.units import numbered_units, unit_means
+from suffice.stats.units import Array, numbered_units, unit_means
 from suffice.trace.rounds.records import Question
 from suffice.trace.rounds.trace_set import is_veiled, keys_of, unit_keys
 
-Array = NDArray[np.float64]
 _NAME_WIDTH = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MacroPolicy:
-    """One policy's means over the sets; intervals are of means that weigh every set alike."""
+    """A policy's means over the sets, with equal weights."""
 
     name: str
     metric: Metric = field(metadata={"json": None})
@@ -52,7 +50,7 @@ class MacroPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class MacroResult(Tabular):
-    """Several sets together; ``shared`` counts questions that stand in more than one."""
+    """Several sets together; ``shared`` counts questions in more than one set."""
 
     sources: tuple[str, ...]
     labelled: tuple[int, ...]
@@ -64,11 +62,11 @@ class MacroResult(Tabular):
 
     @property
     def frontier(self) -> list[tuple[float, float]]:
-        """The line through the fixed budgets: mean rounds and mean score."""
+        """Mean rounds and mean score of the fixed budgets."""
         return sorted((one.mean_rounds, one.score.estimate) for one in self.policies if one.fixed)
 
     def to_json(self) -> dict[str, Any]:
-        """The entry ``macro`` of ``replay --json``."""
+        """Return the entry ``macro`` of ``replay --json``."""
         return {
             "sets": [
                 {"traces": source, "labelled": count}
@@ -82,7 +80,7 @@ class MacroResult(Tabular):
         }
 
     def tables(self) -> tuple[Table]:
-        """Policies over all sets, their scores in each, and what the intervals are."""
+        """Return the table of policies over all sets and in each set."""
         metric, other = self.metric, self.metric.beside
         label = metric.label
         columns = (
@@ -131,9 +129,7 @@ class MacroResult(Tabular):
 
 @dataclass(frozen=True, slots=True)
 class _Set:
-    """One set: keys of its labelled units, the id of one question of each, how many questions they are,
-    columns (n_units, 3 x policies): score, other, rounds; and mean rounds of all questions.
-    """
+    """A set: its labeled units, ``columns`` (n_units, 3 x policies) of score, other and rounds."""
 
     keys: tuple[float, ...]
     names: Mapping[float, str]
@@ -145,9 +141,8 @@ class _Set:
 def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
     """Average every policy over the sets of several comparisons.
 
-    Questions that stand in several sets (of one text or group; of one id where a record is redacted) are
-    drawn together, so that the same question asked of two models is one observation; sets without a common
-    question are resampled on their own. What has no means over sets is a ``UsageError``.
+    The same question in several sets (by text or group; by id if a record is redacted) is one observation:
+    the resampling draws it once. Sets without a common question are resampled on their own.
     """
     if len(comparisons) < 2:
         raise UsageError("means need at least two records")
@@ -265,7 +260,6 @@ def _set(comparison: Comparison, *, by_id: bool) -> _Set:
 
 
 def _groups(sets: Sequence[_Set]) -> list[list[_Set]]:
-    """Sets that are linked by common questions."""
     groups: list[list[_Set]] = []
     for one in sets:
         linked = [

@@ -1,4 +1,4 @@
-"""From what a user names to policies that can be replayed, oracles and the closed book among them."""
+"""Named policies of a replay: policies, methods, rules, oracles and the closed book."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CLOSED_BOOK = "closed-book"
 
 
 def closed_book_rounds(traces: TraceSet | Measures) -> Measures:
-    """The answers without passages, measured as one round a question under the same gold."""
+    """Return the answers without passages, measured as one round a question by the same gold."""
     measures = Measures.of(traces)
     asked, closed_book = measures.traces, measures.closed_book()
     missing = sorted({*asked.question_ids} - {*closed_book.traces.question_ids})
@@ -53,7 +53,7 @@ def closed_book_rounds(traces: TraceSet | Measures) -> Measures:
 
 
 def of_rounds(result: ReplayResult) -> ReplayResult:
-    """The replay without policies that answer before round 1, whose scores are of no round."""
+    """Return the replay without policies that answer before round 1."""
     kept = tuple(policy for policy in result.policies if policy.kind != CLOSED_BOOK)
     if result.baseline not in (policy.name for policy in kept):
         raise UsageError(f"the baseline {result.baseline!r} stops at none of the recorded rounds")
@@ -61,7 +61,7 @@ def of_rounds(result: ReplayResult) -> ReplayResult:
 
 
 def replayed(traces: TraceSet | Measures, result: ReplayResult) -> Measures:
-    """The measures of the traces, which must be those of the replay."""
+    """Return the measures of the replayed traces; refuse others."""
     measures = Measures.of(traces).by(result.metric.name)
     if measures.traces.question_ids != tuple(result.question_ids):
         raise UsageError(
@@ -72,13 +72,13 @@ def replayed(traces: TraceSet | Measures, result: ReplayResult) -> Measures:
 
 
 def oracle_em(outcomes: Outcomes, last: NDArray[np.int16]) -> NDArray[np.int16]:
-    """The earliest round with an exact match, else the last recorded one (paper 0, text)."""
+    """Return the earliest round with an exact match, else the last recorded one (paper 0, text)."""
     right = outcomes.em == 1.0
     return np.where(right.any(axis=1), right.argmax(axis=1) + 1, last).astype(np.int16)
 
 
 def oracle_f1(outcomes: Outcomes, last: NDArray[np.int16]) -> NDArray[np.int16]:
-    """The first round that reaches the question's best F1 (paper 0, tables)."""
+    """Return the first round with the question's best F1 (paper 0, tables)."""
     scored = np.where(np.isnan(outcomes.f1), -1.0, outcomes.f1)
     return np.where(outcomes.labelled, scored.argmax(axis=1) + 1, last).astype(np.int16)
 
@@ -90,12 +90,12 @@ ORACLES: Mapping[str, Callable[[Outcomes, NDArray[np.int16]], NDArray[np.int16]]
 
 
 Wanted = str | Path | StopPolicy | PolicyFile
-"""What a policy is asked for by: its name, its file's path, or itself."""
+"""A request for a policy: its name, its file's path, or itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedPolicy:
-    """A policy under its name; ``policy`` is ``None`` for an oracle and for the closed book."""
+    """A policy and its name; ``policy`` is ``None`` for an oracle and for the closed book."""
 
     name: str
     kind: str
@@ -112,19 +112,19 @@ class NamedPolicy:
 
     @classmethod
     def of(cls, policy: StopPolicy, name: str, max_rounds: int | None = None) -> NamedPolicy:
-        """A policy as it is."""
+        """Return a policy under a name."""
         return cls(
             name=name, kind=policy.kind, preset=policy.preset, policy=policy, max_rounds=max_rounds
         )
 
     @property
     def adaptive(self) -> bool:
-        """Whether it decides by what it reads."""
+        """Whether it decides by signals."""
         return self.policy is not None and bool(self.policy.specs)
 
     @property
     def hash(self) -> str:
-        """What tells it from others, whatever it is called."""
+        """A hash of its decisions, independent of its name."""
         if self.policy is not None:
             return policy_hash(self.policy)
         return sha256(f"{self.kind}:{self.name}:{VERSION}".encode()).hexdigest()[:12]
@@ -132,14 +132,14 @@ class NamedPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedPolicy:
-    """What was named, and how it is built; ``build`` raises where the record does not allow it."""
+    """A name and the function that builds its policy, or raises if the record does not allow it."""
 
     name: str
     build: Callable[[], NamedPolicy]
 
 
 def fixed_names(n_rounds: int, most: int = 20) -> tuple[str, ...]:
-    """Every fixed-K; of a longer record some, ever further apart.
+    """Return every fixed-K; of a long record some, at growing distances.
 
     >>> fixed_names(60, most=6)
     ('fixed-1', 'fixed-2', 'fixed-5', 'fixed-12', 'fixed-26', 'fixed-60')
@@ -151,7 +151,7 @@ def fixed_names(n_rounds: int, most: int = 20) -> tuple[str, ...]:
 
 
 def usual_names(n_rounds: int, *, oracles: bool = True) -> tuple[str, ...]:
-    """What is compared where nothing is named: fixed budgets, the usual methods, the oracles."""
+    """Return the default comparison: fixed budgets, the usual methods, the oracles."""
     return (*fixed_names(n_rounds), *USUAL_METHODS, *(ORACLES if oracles else ()))
 
 
@@ -161,11 +161,9 @@ def named_policies(
     rules: Sequence[str] = (),
     *,
     fit_on: TraceSet | Measures | None = None,
-    f1_kind: F1Kind = "hotpotqa",
-    run: FitRun | None = None,
 ) -> tuple[NamedPolicy, ...]:
-    """Build every named policy, then every rule; what must be fitted is fitted on split ``tune``."""
-    asked = asked_policies(traces, names, rules, fit_on=fit_on, f1_kind=f1_kind, run=run)
+    """Build every named policy, then every rule; split ``tune`` fits them."""
+    asked = asked_policies(traces, names, rules, fit_on=fit_on)
     return numbered([policy.build() for policy in asked])
 
 
@@ -178,21 +176,25 @@ def asked_policies(
     f1_kind: F1Kind = "hotpotqa",
     run: FitRun | None = None,
 ) -> list[AskedPolicy]:
-    """What :func:`named_policies` is to build, each still to be fitted."""
+    """Return the policies of :func:`named_policies`, not yet fitted."""
     measures = Measures.of(traces)
     fit_measures = measures if fit_on is None else Measures.of(fit_on)
     fitted = partial(_fitted, measures, fit_measures, f1_kind, run)
     asked = [_asked(measures, name, fitted) for name in names]
+
+    def of_rule(rule: str) -> NamedPolicy:
+        return NamedPolicy.of(fit_rule(rule, measures, fit_on=fit_measures), rule)
+
     for rule in rules:
         check_rule(rule, measures.traces.signal_names)
-        asked.append(AskedPolicy(name=rule, build=partial(_rule, measures, rule, fit_measures)))
+        asked.append(AskedPolicy(name=rule, build=partial(of_rule, rule)))
     return asked
 
 
 def runnable(
     asked: Sequence[AskedPolicy], measures: Measures, f1_kind: F1Kind
 ) -> tuple[list[NamedPolicy], dict[str, str]]:
-    """Those that can be built and that decide every question of these measures, and why others cannot."""
+    """Return policies that can decide every question, and the reasons of the others."""
     built, left_out = [], {}
     for policy in asked:
         candidate, reason = attempt(partial(_built, policy, measures))
@@ -225,7 +227,7 @@ def _built(asked: AskedPolicy, measures: Measures) -> NamedPolicy:
 def measure_together(
     measures: Measures, candidates: Sequence[NamedPolicy], f1_kind: F1Kind
 ) -> None:
-    """What answers score and what candidates read by its usual meaning, in one pass over the record."""
+    """Measure scores and the candidates' usual signals in one pass over the record."""
     specs = [
         spec
         for candidate in candidates
@@ -237,7 +239,7 @@ def measure_together(
 
 
 def numbered(built: Sequence[NamedPolicy]) -> tuple[NamedPolicy, ...]:
-    """The same with a number behind every name and every label that one before it has."""
+    """Number repeated names and labels."""
     paths: dict[str, set[str | None]] = {}
     for candidate in built:
         paths.setdefault(candidate.label, set()).add(candidate.file)
@@ -264,7 +266,7 @@ def _numbered(name: str, count: int) -> str:
     return name if count == 1 else f"{name}#{count}"
 
 
-# --- what a name says ----------------------------------------------------------------------------
+# --- names ---------------------------------------------------------------------------------------
 def _asked(measures: Measures, name: Wanted, fitted: Callable[..., NamedPolicy]) -> AskedPolicy:
     if isinstance(name, Path):
         name = str(name)
@@ -343,11 +345,6 @@ def _unfitted(traces: TraceSet, method: Method) -> str:
         f"fit_on=), or type suffice fit {method.name} OTHER_TRACES --out policy.json and pass --policy "
         "policy.json"
     )
-
-
-def _rule(measures: Measures, rule: str, fitting: Measures) -> NamedPolicy:
-    policy = fit_rule(rule, measures, fit_on=fitting)
-    return NamedPolicy.of(policy, rule)
 
 
 def _unknown(name: str) -> str:

@@ -1,4 +1,4 @@
-"""What a replay found, ready for a table, JSON and the report."""
+"""Results of a replay, for tables, JSON and the report."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from suffice.results.table import Cell, Column, Described, Table, Value, table_o
 from suffice.results.tabular import Tabular
 from suffice.scoring import METRICS, F1Kind, Metric, ScoreName
 from suffice.stats.intervals import Interval, draws_in_words
+from suffice.stats.units import Array
 
 _ELSEWHERE = {"json": None}  # the document holds these in another form, or not at all
 _ROUNDS = "rounds"  # a policy's entry calls the cost mean_rounds; rounds are those of each question
@@ -40,25 +41,21 @@ _MOST_WITH_DECIMALS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyResult:
-    """One policy's scores and costs.
+    """A policy's scores and costs.
 
-    Scores are fractions, means over labeled questions (``None``: no question is labelled), taken against
-    what ``metric`` says; costs are means per question over all questions, by the names of
-    :data:`suffice.costs.usage.COSTS` (``None``: unknown). ``stops`` (n_questions,) is the round taken,
-    ``answers`` the round whose answer is returned there: the same, unless one is chosen; ``weights`` what
-    a question counts: 1 over the size of its unit, times its weight where questions were cut (NaN: not seen);
-    ``beyond_record`` counts questions for which the policy wanted a later one. ``label`` is what tables
-    call it: the name, or of a policy file the file's name.
+    Scores are fractions, means over labeled questions by ``metric`` (``None``: no label or unknown). Costs
+    are means per question over all questions, by the names of :data:`suffice.costs.usage.COSTS`. ``stops``
+    (n_questions,) are stop rounds, ``answers`` the rounds of the returned answers. ``weights`` are 1 over the
+    size of a question's unit, times its weight if questions were cut (NaN: not seen). ``beyond_record``
+    counts questions that end before the policy stops. ``label`` is its name in tables: a file's name for a
+    policy file.
 
-    Of the score that ``metric`` compares by there are its ``interval``, its ``delta`` to the baseline's,
-    ``delta_full`` to the full budget's, the ``retained`` share of that, the ``frontier_gain`` over the
-    fixed-k frontier at the same cost, and ``against_fixed``, over the best fixed-k for as many tokens,
-    seconds and dollars (empty: it reads nothing to decide). ``precision`` and ``recall`` are of the passages
-    retrieved up to the stop, means over the questions where they are known (``None``: nowhere).
-    ``confidence`` (n_questions,) is the policy's own at the stop round (``None``: it has none) and ``auroc``
-    its AUROC against exact match with gold answers there. ``sets`` are the answer sets of a policy that
-    gives them. ``at_stops`` has the scores and costs of every question, and what of them lies past a cut:
-    means that are not known for that are ``None``, ``mean_rounds`` and ``p95_rounds`` NaN.
+    The score has an ``interval``, differences ``delta`` to the baseline and ``delta_full`` to the full
+    budget, the ``retained`` share of the full budget, the ``frontier_gain`` over fixed-k at equal cost, and
+    ``against_fixed``, the gain over the best fixed-k at equal tokens, seconds and dollars. ``precision`` and
+    ``recall`` are of the passages up to the stop. ``confidence`` (n_questions,) is the policy's own at the
+    stop, and ``auroc`` its AUROC against exact match. ``at_stops`` has the scores and costs of every
+    question; unknown ``mean_rounds`` and ``p95_rounds`` are NaN.
     """
 
     name: str
@@ -73,7 +70,7 @@ class PolicyResult:
     beyond_record: int
     stops: NDArray[np.int16] = field(metadata=_ELSEWHERE)
     answers: NDArray[np.int16] = field(metadata=_ELSEWHERE)
-    weights: NDArray[np.float64] = field(metadata=_ELSEWHERE)
+    weights: Array = field(metadata=_ELSEWHERE)
     metric: Metric = field(default=METRICS["f1"], metadata=_ELSEWHERE)
     interval: Interval | None = field(default=None, metadata={"json": "{metric}_interval"})
     delta: Interval | None = field(default=None, metadata={"json": "delta_{metric}"})
@@ -85,7 +82,7 @@ class PolicyResult:
     precision: float | None = field(default=None, metadata=_ELSEWHERE)
     recall: float | None = field(default=None, metadata=_ELSEWHERE)
     policy: StopPolicy | None = field(default=None, metadata=_ELSEWHERE)
-    confidence: NDArray[np.float64] | None = field(default=None, metadata=_ELSEWHERE)
+    confidence: Array | None = field(default=None, metadata=_ELSEWHERE)
     auroc: float | None = field(default=None, metadata=_ELSEWHERE)
     sets: AnswerSetResult | None = field(default=None, metadata=_ELSEWHERE)
     label: str = field(default="", metadata=_ELSEWHERE)
@@ -98,22 +95,22 @@ class PolicyResult:
 
     @property
     def adaptive(self) -> bool:
-        """Whether it decides by what it reads."""
+        """Whether it decides by signals."""
         return self.policy is not None and bool(self.policy.specs)
 
     @property
     def score(self) -> float | None:
-        """The one that policies are compared by."""
+        """The score of the comparison."""
         value: float | None = getattr(self, self.metric.score)
         return value
 
     @property
     def undefined(self) -> int | None:
-        """Questions at whose stop its confidence is undefined; ``None``: it has none."""
+        """Number of questions with undefined confidence at the stop; ``None``: it has none."""
         return None if self.confidence is None else int(np.isnan(self.confidence).sum())
 
     def paid(self, cost: str, form: Callable[[float | None], str] = amount) -> str:
-        """A mean cost as people read it, or what it is between."""
+        """Return a mean cost or its range as a text."""
         past = self.at_stops.past
         if past is not None and cost in past.ranges:
             return past.ranges[cost].shown(share=False)
@@ -121,7 +118,7 @@ class PolicyResult:
 
     @property
     def stop_counts(self) -> dict[int, float]:
-        """How many units stop at each round at which any does, estimated where questions were cut."""
+        """Number of units by stop round, estimated if questions were cut."""
         rounds, at = np.unique(self.stops, return_inverse=True)
         weights = np.nan_to_num(self.weights)
         counts = np.bincount(at, weights, len(rounds)).astype(np.float64)
@@ -129,7 +126,7 @@ class PolicyResult:
         return {number: int(n) if float(n).is_integer() else n for number, n in told if n}
 
     def to_json(self, question_ids: Sequence[str] | None = None) -> dict[str, Any]:
-        """The entry of ``replay --json``; with ids also the stop round of every question."""
+        """Return the entry of ``replay --json``; with ids also the stop round of every question."""
         entry = {
             **self.metric.unknown,
             **fields_as_json(self, self.metric.names),
@@ -163,15 +160,13 @@ class PolicyResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ReplayResult(Tabular):
-    """Policies side by side on one trace set.
+    """Policies side by side on one record.
 
-    ``notes`` are sentences a reader must know: splits chosen by default, rounds taken for missing
-    ones, in-sample scores, prices. ``metric`` is what they are compared by and what scores are taken
-    against: the gold answers, or the full budget's own answer. ``cost`` is what policies are compared
-    at, ``cost_model`` what priced it; ``full_costs`` are those of the full budget, means per question.
-    ``answer`` says which of the answers up to the stop is scored.
-    ``left_out`` says by name why a policy could not run on this record; ``banners`` what makes all figures
-    worth less than they look. ``cut`` says what questions were cut and what stands for them.
+    ``notes`` tell readers of default splits, replaced rounds, in-sample scores and prices; ``banners`` warn
+    of flaws of the whole record. ``metric`` is the score and ``cost`` the cost of the comparison, priced by
+    ``cost_model``. ``full_costs`` are the full budget's, means per question. ``answer`` is the choice of the
+    scored answer up to the stop. ``left_out`` gives the reason of every policy that could not run. ``cut``
+    describes censored questions.
     """
 
     MAIN: ClassVar[str | None] = "policies"
@@ -199,27 +194,27 @@ class ReplayResult(Tabular):
     cut: CutRecord | None = field(default=None, metadata=_ELSEWHERE)
 
     def policy(self, name: str) -> PolicyResult:
-        """The one of this name."""
+        """Return the policy of a name."""
         return next(policy for policy in self.policies if policy.name == name)
 
     @property
     def draws(self) -> str:
-        """What its intervals are taken from, in words."""
+        """The draws of its intervals, in words."""
         return draws_in_words(self.labelled)
 
     @property
     def labels(self) -> dict[str, str]:
-        """What tables call the policies, by name."""
+        """Labels of the policies in tables, by name."""
         return {policy.name: policy.label for policy in self.policies}
 
     @property
     def baseline_label(self) -> str:
-        """What tables call the baseline."""
+        """Label of the baseline in tables."""
         return self.labels.get(self.baseline, self.baseline)
 
     @property
     def verdict(self) -> str:
-        """Whether deciding by what was read pays here, in sentences."""
+        """Whether adaptive policies pay here, in sentences."""
         adaptive = [policy for policy in self.policies if policy.adaptive]
         if not adaptive:
             return "Not tested: no policy here reads answers or evidence to decide."
@@ -239,7 +234,7 @@ class ReplayResult(Tabular):
         return f"{_by_agreement(self.metric)}No policy is significantly better than {at}."
 
     def saving(self, policy: PolicyResult) -> str:
-        """What a policy saves against the full budget, and what that does to the score, in a sentence."""
+        """Say a policy's saving and score against the full budget."""
         mean = policy.paid(_ROUNDS, decimal)
         rounds = f"stops after {mean} rounds on average, of {self.max_rounds}"
         name = self.cost.name
@@ -263,13 +258,13 @@ class ReplayResult(Tabular):
 
     @property
     def width(self) -> float | None:
-        """Half the mean width of the paired intervals, in shares of 1; smaller differences are not seen."""
+        """Half the mean width of the paired intervals, the smallest visible difference."""
         intervals = [one.delta for one in self.policies if one.name != self.baseline]
         widths = [one.high - one.low for one in intervals if one is not None]
         return float(np.mean(widths)) / 2 if widths else None
 
     def to_json(self, *, per_question: bool = False) -> dict[str, Any]:
-        """The document of ``replay --json``: strict JSON, null where undefined."""
+        """Return the document of ``replay --json``: strict JSON, null where undefined."""
         ids = self.question_ids if per_question else None
         spent = any(policy.costs.get("joules") is not None for policy in self.policies)
         return {
@@ -288,7 +283,7 @@ class ReplayResult(Tabular):
         }
 
     def tables(self) -> tuple[Table, ...]:
-        """Banners, whether looping pays, the policies side by side, what answer sets are worth."""
+        """Return banners and tables: looping, policies, answer sets, censored questions."""
         giving = [policy for policy in self.policies if policy.sets is not None]
         notes = [*self._explained(), *self._legend(), *(f"Note: {note}" for note in self.notes)]
         described = [*self._columns()]
@@ -310,7 +305,7 @@ class ReplayResult(Tabular):
         return tuple(table for table in tables if table is not None)
 
     def plotted(self) -> Plot:
-        """Score against cost, the fixed numbers of rounds joined by a line."""
+        """Plot score against cost, with a line through the fixed budgets."""
         cost = "mean_rounds" if self.cost.name == _ROUNDS else self.cost.name
         return Plot(table=self.table, x=cost, y=self.metric.key(self.metric.score), line="fixed-")
 
@@ -397,7 +392,7 @@ class ReplayResult(Tabular):
 
 # --- what a reader must know -------------------------------------------------------------------------
 def unscored_notes(unscored: Mapping[str, int], labelled: int, metric: Metric) -> list[str]:
-    """By what tables call the policies, in how many of the labeled questions no score is known."""
+    """Note labeled questions without a known score, by the policies' labels."""
     named = [f"{name} ({count})" for name, count in unscored.items() if count]
     if not named:
         return []
@@ -408,7 +403,7 @@ def unscored_notes(unscored: Mapping[str, int], labelled: int, metric: Metric) -
 
 
 def policy_notes(policies: Sequence[PolicyResult], questions: int, metric: Metric) -> list[str]:
-    """Rounds taken for missing ones, confidences that are undefined, what is not told and why."""
+    """Note replaced rounds, undefined confidences and figures left out."""
     notes = [
         f"{policy.label}: {policy.beyond_record} questions end before the policy stops; their last "
         "recorded round was taken"
@@ -439,7 +434,7 @@ def policy_notes(policies: Sequence[PolicyResult], questions: int, metric: Metri
 
 
 def short_cost(cost: float) -> str:
-    """A cost within a sentence."""
+    """Return a cost for a sentence."""
     return count(cost) if cost >= _MOST_WITH_DECIMALS else amount(cost)
 
 
@@ -450,7 +445,7 @@ _TOKENS = {"prompt_tokens": ("prompt\ntokens", 7), "completion_tokens": ("compl.
 
 
 def looping_table(policies: Sequence[PolicyResult]) -> Table | None:
-    """Policies against the best fixed budget at equal cost; ``None``: none is adaptive, or labelled."""
+    """Return adaptive policies against the best fixed budget at equal cost; ``None``: nothing to compare."""
     adaptive = [policy for policy in policies if policy.against_fixed]
     if not adaptive:
         return None
@@ -494,7 +489,7 @@ def _by_agreement(metric: Metric) -> str:
 
 
 def looping_verdict(policies: Sequence[PolicyResult]) -> str:
-    """In words, which policies beat the best fixed budget at equal cost beyond their intervals."""
+    """Say which policies beat the best fixed budget at equal cost beyond their intervals."""
     compared = [(policy, against) for policy in policies for against in policy.against_fixed]
     above = [pair for pair in compared if pair[1].pays]
     below = [pair for pair in compared if pair[1].loses]

@@ -49,13 +49,13 @@ from suffice.scoring import AnswerChoice
 from suffice.stats.auroc import auroc
 from suffice.stats.fields import known
 from suffice.stats.intervals import Sums, from_sums, resampled_means, with_rare_weights
-from suffice.stats.units import unit_means, unit_weights
+from suffice.stats.units import Array, unit_means, unit_weights
 from suffice.trace.rounds.trace_set import TraceSet
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One candidate replayed: rounds wanted and taken, (n_questions,) each, and scores and costs there."""
+    """A replayed candidate: rounds wanted and taken, (n_questions,) each, with scores and costs there."""
 
     candidate: NamedPolicy
     wanted: NDArray[np.int16]
@@ -64,7 +64,7 @@ class Run:
     read: AtStops
 
 
-def at_stop(values: NDArray[np.float64], stops: NDArray[np.int16]) -> NDArray[np.float64]:
+def at_stop(values: Array, stops: NDArray[np.int16]) -> Array:
     """``values`` (n_questions, n_rounds) at each question's stop round, (n_questions,)."""
     return values[np.arange(len(stops)), stops - 1]
 
@@ -95,24 +95,19 @@ class Runner:
         self.returned: Outcomes = of_fixed.returned(self.scored)
         """What stopping after each round scores for fixed budgets."""
         self.draws: Resampling = Resampling(settings.resamples, settings.seed)
-        seen = measures.seen or Seen.whole(measures.traces)
+        self.seen: Seen = measures.seen or Seen.whole(measures.traces)
         labelled, units = self.scored.labelled, measures.units
-        self.reader: Reader = Reader(seen, settings.weights, labelled, units, self.draws)
+        self.reader: Reader = Reader(self.seen, settings.weights, labelled, units, self.draws)
         self.book: CostBook = measures.costs(settings.cost_model, of_fixed.reads)
 
-    @property
-    def seen(self) -> Seen:
-        """How far the questions were seen."""
-        return self.reader.seen
-
     def beside(self) -> CostBook | None:
-        """The costs of the closed book, where it is among the candidates."""
+        """Return the costs of the closed book, if it is a candidate."""
         if all(candidate.kind != CLOSED_BOOK for candidate in self.candidates):
             return None
         return closed_book_rounds(self.measures).costs(self._settings.cost_model)
 
     def run(self, candidate: NamedPolicy) -> Run:
-        """One candidate's stops, scores and costs."""
+        """Return a candidate's stops, scores and costs."""
         if candidate.kind == CLOSED_BOOK:
             return self._closed_book(candidate)
         last = self.measures.traces.last_rounds
@@ -153,31 +148,29 @@ class Runner:
         return policy_reads(candidate.policy, budget)
 
     def unscored(self, run: Run) -> int:
-        """Labelled questions of which it is not known what the run scores."""
+        """Return the number of labeled questions without a known score."""
         unknown = np.isnan(run.read.scores[self.scored.metric.score]) & self.scored.labelled
         if run.read.past is not None:
             unknown &= run.read.past.weights > 0
         return int(unknown.sum())
 
     def beyond(self, run: Run) -> int:
-        """Questions that end before the round that the run wanted."""
+        """Return the number of questions that end before the wanted round."""
         return int(((run.wanted > self.seen.last) & ~self.seen.cut).sum())
 
-    def fixed_scores(self) -> NDArray[np.float64]:
-        """What fixed-1 .. fixed-R score, (n_questions, n_rounds), NaN where that is not known."""
+    def fixed_scores(self) -> Array:
+        """Return the scores of fixed-1 .. fixed-R, (n_questions, n_rounds), NaN where unknown."""
         returned, name = self.returned, self.returned.metric.score
         return self._fixed(returned.compared, lambda at: self.reader.score(returned, name, at)[0])
 
-    def fixed_cost(self, name: str) -> NDArray[np.float64] | None:
-        """What fixed-1 .. fixed-R cost, alike; ``None``: unknown."""
+    def fixed_cost(self, name: str) -> Array | None:
+        """Return a cost of fixed-1 .. fixed-R, (n_questions, n_rounds); ``None``: unknown."""
         paid, floors = self.book.at_stops(CostReads())[name], self.book.at_least(CostReads())
         if paid is None:
             return None
         return self._fixed(paid, lambda at: self.reader.cost(name, paid, at, floors)[0])
 
-    def _fixed(
-        self, values: NDArray[np.float64], at: Callable[[NDArray[np.int16]], NDArray[np.float64]]
-    ) -> NDArray[np.float64]:
+    def _fixed(self, values: Array, at: Callable[[NDArray[np.int16]], Array]) -> Array:
         seen = self.seen
         if not seen.cut.any():
             return seen.matrix(values)
@@ -186,7 +179,7 @@ class Runner:
 
 
 def stop_rounds(policy: StopPolicy, traces: TraceSet | Measures) -> NDArray[np.int16]:
-    """The round each question stops at, clamped to its last recorded one, (n_questions,)."""
+    """Return each question's stop round, at most its last recorded one, (n_questions,)."""
     return Measures.of(traces).stop_rounds(policy)
 
 
@@ -269,7 +262,7 @@ def _intervals(
     of_fixed, score = runner.fixed_scores(), runner.scored.metric.score
     chosen = np.flatnonzero(labelled)
 
-    def columns(some: slice) -> NDArray[np.float64]:
+    def columns(some: slice) -> Array:
         rows = chosen[some]
         parts = [np.stack([run.read.scores[score][rows] for run in runs], axis=1), of_fixed[rows]]
         # an unknown value leaves its column unknown, also in draws without its question
@@ -287,7 +280,7 @@ def _intervals(
         return compared(means=sums.mean, draws=drawn)
     values = unit_means(columns(slice(None)), units)
 
-    def draws() -> NDArray[np.float64]:
+    def draws() -> Array:
         drawn = resampled_means(values, resamples=settings.resamples, seed=settings.seed)
         past = [
             one is not None and (one.weights != 1.0).any() for one in (r.read.past for r in runs)
@@ -318,7 +311,6 @@ def _intervals(
 
 
 def _full_costs(book: CostBook, reader: Reader) -> dict[str, float | None]:
-    """What the full budget costs a question, as it would be run."""
     full = np.full_like(reader.seen.last, reader.seen.budget)
     paid, floors = book.at_stops(CostReads()), book.at_least(CostReads())
     return {
@@ -385,7 +377,7 @@ def _result(run: Run, runner: Runner, intervals: PairedIntervals) -> PolicyResul
     )
 
 
-def _p95(stops: NDArray[np.int16], weights: NDArray[np.float64], past: PastCuts | None) -> float:
+def _p95(stops: NDArray[np.int16], weights: Array, past: PastCuts | None) -> float:
     """The 95th percentile of stop rounds; of weighted ones the first that so much weight stops by."""
     if past is None and (weights == 1.0).all():
         return float(np.percentile(stops, 95))

@@ -17,7 +17,6 @@ from suffice.contracts import (
     Generation,
     GenerationRequest,
     Judge,
-    Message,
     Retriever,
 )
 from suffice.errors import InternalError, UsageError, unknown_name
@@ -27,6 +26,7 @@ from suffice.loops.planning.parsing import (
     ParsedPlan,
     PlanText,
     clarifying_question,
+    joined_steps,
     parse_candidate,
     parse_plan,
     parse_yes_no,
@@ -53,7 +53,7 @@ Upfront = Literal["never", "first-step", "every-step"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentControl:
-    """When an agent retrieves."""
+    """The rule by which an agent retrieves."""
 
     name: str
     upfront: Upfront = "never"
@@ -85,7 +85,7 @@ AGENTS: Mapping[str, AgentControl] = MappingProxyType(
 
 
 def agent_control(name: str, gate: GateSettings | None = None, *, k: int = 6) -> AgentControl:
-    """A variant by name; ``gate`` for ``confidence-gated``, the published one where none is given."""
+    """Return a variant by name; ``gate`` is for ``confidence-gated``, ``None``: the published gate."""
     if name not in AGENTS:
         raise UsageError(unknown_name("agent", name, AGENTS))
     if name == GATED:
@@ -127,14 +127,14 @@ class PlanningSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRun:
-    """What a run gives: its steps and how it ended."""
+    """The steps of a run and how it ended."""
 
     steps: tuple[PlanStep, ...]
     outcome: PlanOutcome
 
 
 class PlanningAgent:
-    """Plans tasks with one model, one retriever and one control.
+    """An agent that plans tasks with one model, one retriever and one control.
 
     Candidates of a step depend on the seed, the task, the step and what the model was shown, not on
     the control: agents that saw the same are given the same candidates, and share replies in a cache.
@@ -146,18 +146,18 @@ class PlanningAgent:
     control
         When to retrieve.
     retriever
-        Where to look; ``None`` with a control that never does.
+        Searches documents; ``None`` with a control that never retrieves.
     settings
         How plans are drafted.
     detector
         Finds contradictions; ``None``: the published markers.
     ask
-        Reaches the user; ``None``: an agent that wants to ask goes on without an answer.
+        Asks the user; ``None``: an agent that wants to ask goes on without an answer.
 
     Raises
     ------
     UsageError
-        When the control retrieves and there is no retriever, or its gate wants another detector.
+        If the control retrieves and there is no retriever, or its gate needs another detector.
     """
 
     def __init__(
@@ -191,14 +191,14 @@ class PlanningAgent:
     def run(self, task: PlanTask, *, seed: int = 42) -> PlanRun:
         """Plan a task.
 
-        The run ends when the plan has the task's steps, when the gate says STOP, or after
-        ``max_steps`` decisions; then the model writes the result. A result that cannot be read is asked
-        for again, and if none can be, the steps as drafted are the plan.
+        The run ends when the plan has the task's steps, when the gate says STOP, or after ``max_steps``
+        decisions; then the model writes the result. An unreadable result is asked for again; if none can be
+        read, the drafted steps are the plan.
 
         Raises
         ------
         BackendError
-            When the model or the retriever fails.
+            If the model or the retriever fails.
         """
         ran = self.run_unless(threading.Event(), task, seed=seed)
         if ran is None:
@@ -208,7 +208,7 @@ class PlanningAgent:
     def run_unless(
         self, stop: threading.Event, task: PlanTask, *, seed: int = 42
     ) -> PlanRun | None:
-        """:meth:`run`; ``None`` when ``stop`` is set before it is through, at the next step."""
+        """Plan a task as :meth:`run`; return ``None`` if ``stop`` is set before the end."""
         return _Run(self, task, seed).through(stop)
 
 
@@ -266,7 +266,7 @@ class _Run:
         return replace(made, usage=self.usage)
 
     def _decide(self, candidates: Sequence[str], number: int) -> GateDecision:
-        """The gate's word; without one every step is executed, and what a gate would see is kept."""
+        """Return the gate's decision; without a gate every step is executed."""
         total = self.task.total_steps
         if self.gate is not None:
             return self.gate.act(candidates, self.plan, number, total)
@@ -279,7 +279,7 @@ class _Run:
         )
 
     def _carry_out(self, made: PlanStep, decision: GateDecision) -> PlanStep:
-        """Do what was decided; the step as it then is."""
+        """Carry out a decision and return the step."""
         revise = self.gate is not None and self.gate.settings.revises
         best = next((candidate.text for candidate in made.candidates if candidate.text), "")
         action = decision.action
@@ -305,7 +305,7 @@ class _Run:
         return replace(made, chosen=best or None)
 
     def _clarify(self, made: PlanStep, *, revise: bool) -> tuple[PlanStep, bool]:
-        """Ask the user; whether the step is drawn again with the answer."""
+        """Ask the user; also return whether the step is drawn again with the answer."""
         total, number = self.task.total_steps, len(self.plan) + 1
         question = clarifying_question(
             number, total, [candidate.text for candidate in made.candidates]
@@ -318,10 +318,8 @@ class _Run:
 
     def _review(self, made: PlanStep) -> PlanStep:
         """Ask the model whether it needs evidence; an unreadable reply means NO."""
-        reply = self._generate(
-            self.text.ask_review(self.agent.model),
-            GenerationRequest(prompt="", max_tokens=8, stop=("\n\n",)),
-        )
+        prompt = self.text.ask_review(self.agent.model)
+        reply = self._generate(GenerationRequest(prompt=prompt, max_tokens=8, stop=("\n\n",)))
         verdict = reply.completions[0].text
         wanted = parse_yes_no(verdict)
         values = {**made.values, "verdict_read": float(wanted is not None)}
@@ -340,7 +338,7 @@ class _Run:
 
     # --- calls --------------------------------------------------------------------------------
     def _candidates(self, number: int) -> tuple[tuple[Candidate, ...], int]:
-        """K candidates, the empty ones drawn again; and how many were drawn again."""
+        """Draw K candidates, the empty ones again; also return the number drawn again."""
         wanted = self.agent.settings.candidates
         drawn = self._draw(number, wanted, "")
         again = 0
@@ -356,45 +354,42 @@ class _Run:
     def _draw(self, number: int, n: int, tag: str) -> tuple[Candidate, ...]:
         settings = self.agent.settings
         reply = self._generate(
-            self.text.ask_next(self.agent.model, len(self.plan) + 1),
             GenerationRequest(
-                prompt="",
+                prompt=self.text.ask_next(self.agent.model, len(self.plan) + 1),
                 n=n,
                 temperature=settings.temperature,
                 top_p=settings.top_p,
                 max_tokens=settings.max_candidate_tokens,
                 seed=self._seed(number, tag),
                 stop=("\n\n", f"\nStep {len(self.plan) + 2}"),
-            ),
+            )
         )
         texts = [completion.text for completion in reply.completions]
         return tuple(Candidate(text=parse_candidate(text), response=text) for text in texts)
 
     def _result(self, ended: str) -> PlanOutcome:
-        """The final JSON object, asked for until it can be read."""
+        """Ask for the final JSON object until it can be read."""
         self.usage = _NO_USAGE
         settings, text, attempt = self.agent.settings, "", 0
         parsed = ParsedPlan(plan="", failure="the model was not asked")
         for attempt in range(1, settings.retries + 2):
             reply = self._generate(
-                self.text.ask_result(self.agent.model),
                 GenerationRequest(
-                    prompt="",
+                    prompt=self.text.ask_result(self.agent.model),
                     # the same words would come again at temperature 0
                     temperature=0.0 if attempt == 1 else settings.temperature,
                     top_p=settings.top_p,
                     max_tokens=settings.max_plan_tokens,
                     seed=self._seed(0, f"result {attempt}"),
                     json_schema=PLAN_SCHEMA if settings.json_schema else None,
-                ),
+                )
             )
             text = reply.completions[0].text
             parsed = parse_plan(text)
             if parsed.parsed is not None:
                 break
-        drafted = " ".join(f"{at}) {step}" for at, step in enumerate(self.plan, start=1))
         return PlanOutcome(
-            plan=drafted if parsed.parsed is None else parsed.plan,
+            plan=joined_steps(self.plan) if parsed.parsed is None else parsed.plan,
             ended=ended,
             constraints=parsed.constraints,
             decisions=parsed.decisions,
@@ -406,7 +401,7 @@ class _Run:
         )
 
     def _retrieve(self, k: int, last: str) -> tuple[str, tuple[Passage, ...]]:
-        """Documents for the task and a step; shown in every prompt from now on."""
+        """Retrieve documents for the task and a step; every later prompt shows them."""
         parts = (self.task.goal, self.task.context, last)
         query = " ".join(part for part in parts if part)
         retriever = self.agent.retriever
@@ -423,11 +418,9 @@ class _Run:
         )
         return query, passages
 
-    def _generate(
-        self, prompt: str | tuple[Message, ...], request: GenerationRequest
-    ) -> Generation:
+    def _generate(self, request: GenerationRequest) -> Generation:
         start = perf_counter()
-        reply = self.agent.model.generate(replace(request, prompt=prompt))
+        reply = self.agent.model.generate(request)
         took = perf_counter() - start
         # a kept reply says how long it took when it was drawn
         cost = replace(
@@ -446,7 +439,7 @@ UNREADABLE = "unreadable"  # begins the recorded word of a judge whose reply cou
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanJob:
-    """One run to record. The gold record travels to the writer, and to the judge, unread by the agent."""
+    """One run to record. The gold record passes to the writer and the judge; the agent does not read it."""
 
     task: PlanTask
     agent: PlanningAgent
@@ -456,7 +449,7 @@ class PlanJob:
 
     @property
     def key(self) -> PlanKey:
-        """What no two runs share."""
+        """The key of the run."""
         return self.task.id, self.agent.control.name, self.retriever, self.seed
 
 

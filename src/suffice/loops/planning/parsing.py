@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
-from suffice.contracts import MAX_REPLY_LETTERS, ChatModel, Message, whole_text
+from suffice.contracts import MAX_REPLY_LETTERS, ChatModel, whole_text
+from suffice.loops.prompts import Prompt, continued, few_shot
 from suffice.signals.evidence import one_line
 from suffice.trace.plan_traces import ConstraintDecision, PlanTask
 from suffice.trace.rounds.records import Passage
@@ -87,9 +88,9 @@ _YES_NO = re.compile(r"\b(?:yes|no)\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedPlan:
-    """What a final reply says; ``parsed`` is how it was read, ``None`` exactly when ``failure`` says why not.
+    """A parsed final reply; ``parsed`` is ``None`` exactly if there is a ``failure``.
 
-    Without a plan, ``constraints`` and ``decisions`` may still hold what was read.
+    Without a plan, ``constraints`` and ``decisions`` may still hold what the reply says.
     """
 
     plan: str
@@ -100,10 +101,10 @@ class ParsedPlan:
 
 
 def parse_plan(text: str) -> ParsedPlan:
-    """The plan, the constraints and the decisions of a final reply, at the first level that gives a plan.
+    """Parse the plan, constraints and decisions of a final reply, at the first level that gives a plan.
 
-    ``json``: the whole reply is an object with a plan. ``repaired``: such an object stands in the reply,
-    perhaps cut or with loose commas. ``salvaged``: no object, but numbered steps.
+    ``json``: the whole reply is an object with a plan. ``repaired``: the reply holds such an object,
+    perhaps cut or with loose commas. ``salvaged``: the reply holds no object, but numbered steps.
     """
     text = _clean(text[:MAX_REPLY_LETTERS])
     said = _without_thought(text)
@@ -124,7 +125,7 @@ def parse_plan(text: str) -> ParsedPlan:
 
 
 def parse_candidate(text: str) -> str:
-    """The one next step a free reply proposes: its first line with words; "" when there is none."""
+    """Parse the one next step of a free reply: its first line with words; empty: there is none."""
     text = _without_thought(_clean(text[:MAX_REPLY_LETTERS]))
     if _JSON.match(text):
         said = (value for found, _ in _objects(text) for value in found.values())
@@ -137,7 +138,7 @@ def parse_candidate(text: str) -> str:
 
 
 def parse_yes_no(text: str) -> bool | None:
-    """A verdict: the word a reply begins with, else the only one of the two it has; else ``None``."""
+    """Parse a verdict: the reply's first word, else the only one of the two words; else ``None``."""
     text = _without_thought(text[:MAX_REPLY_LETTERS])
     start = _VERDICT.match(text)
     if start:
@@ -148,7 +149,7 @@ def parse_yes_no(text: str) -> bool | None:
 
 # --- objects ---------------------------------------------------------------------------------
 def _objects(text: str) -> Iterator[tuple[dict[str, Any], bool]]:
-    """The objects that stand in a text and what they wrap, and whether one is all of it."""
+    """Yield the JSON objects of a text and those inside them, and whether one is the whole text."""
     at = text.find("{")
     for tried in range(_MAX_STARTS):
         if at < 0:
@@ -169,7 +170,7 @@ def _objects(text: str) -> Iterator[tuple[dict[str, Any], bool]]:
 
 
 def _mended(text: str) -> str:
-    """An object without commas before a closing bracket, and closed where the reply was cut."""
+    """Close the brackets and text of a cut object, and remove commas before closing brackets."""
     open_brackets: list[str] = []
     for token in _TOKEN.finditer(text):
         sign = token.group()
@@ -184,7 +185,7 @@ def _mended(text: str) -> str:
 
 
 def _read(found: Mapping[str, Any]) -> ParsedPlan:
-    """What an object says in the fields of :data:`PLAN_SCHEMA`."""
+    """Read the fields of :data:`PLAN_SCHEMA` from an object."""
     plan, constraints, decisions = (
         found.get(name) for name in ("plan", "constraints", "decisions")
     )
@@ -206,7 +207,7 @@ def _listed(value: object) -> list[Any]:
 
 
 def _decision(value: object) -> ConstraintDecision | None:
-    """A decision; ``None``: it names no constraint, or says neither will nor cannot."""
+    """Read a decision; ``None``: it names no constraint, or neither WILL nor CANNOT."""
     if not isinstance(value, dict) or not isinstance(value.get("constraint"), str):
         return None
     enforced = _VERDICTS.get(re.sub(r"[\W_]", "", str(value.get("decision"))).lower())
@@ -221,12 +222,12 @@ def _decision(value: object) -> ConstraintDecision | None:
 
 
 def _clean(text: str) -> str:
-    """Without what no file of text can hold: half of a pair of surrogates, and NUL."""
+    """Remove what no text file can hold: half a surrogate pair, and NUL."""
     return whole_text(text).replace("\0", "")
 
 
 def _without_thought(text: str) -> str:
-    """What comes after a reasoning model's thoughts."""
+    """Return the text after a reasoning model's thoughts."""
     _, closed, rest = text.rpartition("</think>")
     # thoughts that never end are cut by the length limit: nothing was said yet
     return rest if closed else text.partition("<think>")[0]
@@ -234,7 +235,7 @@ def _without_thought(text: str) -> str:
 
 # --- numbered steps --------------------------------------------------------------------------
 def numbered_steps(text: str) -> tuple[str, ...]:
-    """The steps that numbers 1, 2, ... begin: those at line starts, else all; empty without a 1."""
+    """Return the steps numbered 1, 2, ...: those at line starts, else all; empty without a 1."""
     for pattern, least in ((_AT_LINE, 2), (_INLINE, 1)):
         marks = _in_order(pattern.finditer(text))
         if len(marks) < least:
@@ -248,12 +249,12 @@ def numbered_steps(text: str) -> tuple[str, ...]:
 
 
 def joined_steps(steps: Sequence[str]) -> str:
-    """Steps as a numbered plan."""
+    """Return steps as a numbered plan."""
     return " ".join(f"{number}) {step}" for number, step in enumerate(steps, start=1))
 
 
 def _in_order(matches: Iterator[re.Match[str]]) -> list[re.Match[str]]:
-    """Those that count 1, 2, ..., written like the first and not further in."""
+    """Return the numbers 1, 2, ... that are written like the first and not indented further."""
     marks: list[re.Match[str]] = []
     for mark in matches:
         if int(mark["n"]) != len(marks) + 1:
@@ -268,13 +269,13 @@ def _in_order(matches: Iterator[re.Match[str]]) -> list[re.Match[str]]:
 
 
 def _step(text: str) -> str:
-    """On one line, without emphasis and loose ends."""
+    """Return a step on one line, without emphasis and loose ends."""
     return " ".join(text.replace("**", "").split()).strip("*;,- \t")
 
 
 # --- one step --------------------------------------------------------------------------------
 def _bare_line(line: str) -> str:
-    """A line without what stands around its step; "" when nothing or only a heading is left."""
+    """Return a line's step without list signs and labels; empty: nothing or only a heading is left."""
     if line.lstrip().startswith("```"):
         return ""
     step = " ".join(line[: 4 * MAX_CANDIDATE].split())
@@ -290,7 +291,7 @@ def _bare_line(line: str) -> str:
 
 
 def _unquoted(step: str) -> str:
-    """Without a pair of quotes around all of it, or a lone one at an end."""
+    """Remove a pair of quotes around a step, or a lone quote at an end."""
     for opening, closing in _PAIRS.items():
         if step.startswith(opening) and step.endswith(closing) and len(step) > 1:
             inside = step[1:-1]
@@ -325,7 +326,7 @@ _REVIEW = "Is information from the documentation needed before the next step? An
 
 @dataclass(slots=True)
 class PlanText:
-    """A task as its agent has lived it so far, in the order things happened, so that prompts only grow."""
+    """The history of a task in order, so that prompts only grow."""
 
     task: PlanTask
     max_passage_chars: int
@@ -333,7 +334,7 @@ class PlanText:
     _shown: set[str] = field(default_factory=set)
 
     def show(self, passages: Iterable[Passage]) -> None:
-        """Quote the passages not quoted before."""
+        """Quote the passages that were not quoted before."""
         for passage in passages:
             if passage.id in self._shown:
                 continue
@@ -347,44 +348,41 @@ class PlanText:
         self._lines.append(f"Step {number}: {step}")
 
     def drop(self, number: int, step: str, left: Sequence[str]) -> None:
-        """Say that a step was taken out, and how those ``left`` are numbered now."""
-        now = " ".join(f"{at}) {step}" for at, step in enumerate(left, start=1))
+        """Append that a step was taken out, with the numbers of the steps ``left``."""
         self._lines.append(
             f"Step {number} was withdrawn, since it conflicts with what follows: {step}\n"
-            f"The steps are now: {now or 'none'}"
+            f"The steps are now: {joined_steps(left) or 'none'}"
         )
 
     def heard(self, question: str, reply: str) -> None:
-        """The user's answer to a question."""
+        """Append a question with the user's answer."""
         self._lines.append(f"Question to the user: {question}\nThe user: {reply}")
 
-    def ask_next(self, model: ChatModel, number: int) -> str | tuple[Message, ...]:
-        """The prompt for step ``number`` of the plan."""
+    def ask_next(self, model: ChatModel, number: int) -> Prompt:
+        """Return the prompt for step ``number`` of the plan."""
         asked = _NEXT.format(number=number, total=self.task.total_steps)
         return self._prompt(model, asked, f"Step {number}:")
 
-    def ask_result(self, model: ChatModel) -> str | tuple[Message, ...]:
-        """The prompt for the final JSON object."""
+    def ask_result(self, model: ChatModel) -> Prompt:
+        """Return the prompt for the final JSON object."""
         return self._prompt(model, _FINAL.format(total=self.task.total_steps), "JSON:")
 
-    def ask_review(self, model: ChatModel) -> str | tuple[Message, ...]:
-        """The prompt for the YES or NO of a self-reflecting agent."""
+    def ask_review(self, model: ChatModel) -> Prompt:
+        """Return the prompt for the YES or NO of a self-reflecting agent."""
         return self._prompt(model, _REVIEW, "Answer:")
 
-    def _prompt(self, model: ChatModel, asked: str, cue: str) -> str | tuple[Message, ...]:
+    def _prompt(self, model: ChatModel, asked: str, cue: str) -> Prompt:
         context = f"\nContext: {self.task.context}" if self.task.context else ""
         steps = f"The plan has {self.task.total_steps} steps."
         lived = "\n".join([f"Goal: {self.task.goal}{context}\n{steps}\n", *self._lines])
+        asked = f"{lived}\n\n{asked}"
         if model.api == "completion":
-            return f"{_SYSTEM}\n\n{lived}\n\n{asked}\n{cue}"
-        return (
-            Message(role="system", content=_SYSTEM),
-            Message(role="user", content=f"{lived}\n\n{asked}"),
-        )
+            return continued(_SYSTEM, (), asked, cue)
+        return few_shot(_SYSTEM, (), asked)
 
 
 def clarifying_question(number: int, total: int, candidates: Iterable[str]) -> str:
-    """What the user is asked when an agent is not sure of a step."""
+    """Return the question to the user about an uncertain step."""
     distinct = list(dict.fromkeys(candidate for candidate in candidates if candidate))
     if not distinct:
         return f"No proposal for step {number} of {total} came out. What should it be?"

@@ -17,6 +17,7 @@ from suffice.contracts import ChatModel, Encoder, PassageFilter, Retriever
 from suffice.datasets.files import Example
 from suffice.errors import DataError, UsageError
 from suffice.llm.connect import CachedModel, KeptReplies
+from suffice.loops import make_pipeline
 from suffice.loops.ranked import CumulativeSettings
 from suffice.loops.record.session import (
     Progress,
@@ -25,7 +26,7 @@ from suffice.loops.record.session import (
     SessionSettings,
     record_all,
 )
-from suffice.loops.steps import LoopSettings, SteppedLoop, make_pipeline
+from suffice.loops.steps import LoopSettings, SteppedLoop
 from suffice.retrieval.ranking import corpus_fingerprint
 from suffice.retrieval.retrievers import (
     IndexMaker,
@@ -50,7 +51,7 @@ _MAY_DIFFER = frozenset({"version", "sample"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """What to record and how."""
+    """The settings of a recording."""
 
     dataset: str
     columns: Mapping[str, str] | None = None
@@ -175,7 +176,7 @@ def _usable(examples: Sequence[Example], recording: Recording) -> list[Example]:
 
 
 def _searched(usable: Sequence[Example], recording: Recording) -> tuple[Passage, ...] | None:
-    """The passages that every question is asked over; ``None``: its own, or what a source finds."""
+    """Return the passages that all questions share; ``None``: own passages, or those of a search service."""
     if recording.corpus == "files":
         return recording.files
     if recording.corpus != "pooled":
@@ -187,7 +188,7 @@ def _searched(usable: Sequence[Example], recording: Recording) -> tuple[Passage,
 def _shared(
     passages: tuple[Passage, ...] | None, recording: Recording, out: Path
 ) -> Retriever | None:
-    """The retriever of all questions; ``None``: each has its own."""
+    """Return the retriever that all questions share; ``None``: each has its own."""
     if passages is None:
         return None if recording.retrieval.source is None else recording.retrieval.over(())
     make = IndexMaker(encoder=recording.retrieval.encoder)
@@ -242,7 +243,7 @@ def _run_document(
 # --- one recording ----------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One question to record. The gold record travels to the writer unread."""
+    """One question to record. The gold record passes to the writer unread."""
 
     question: Question
     gold: Gold
@@ -265,8 +266,8 @@ def record(
 ) -> RecordSummary:
     """Record every task that ``out`` does not hold yet; see :func:`suffice.loops.record.session.record_all`.
 
-    A BackendError or DataError is the failure of its question alone, such as a prompt that is too long;
-    a UsageError, such as a wrong key or model name, would meet every question and ends the run at once.
+    A BackendError or DataError fails its question alone, such as a prompt that is too long. A UsageError,
+    such as a wrong key or model name, would affect every question and ends the run at once.
     """
     _check_ids(tasks)
     shard = settings.shard

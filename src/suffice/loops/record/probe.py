@@ -57,18 +57,10 @@ _TEXTLESS = "have passages without a text"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeSettings(AnswerSettings):
-    """What is asked of a record, and how.
+    """Settings of a probe: those of an answer, and the rounds and questions to ask in.
 
-    Parameters
-    ----------
-    missing_only
-        Ask in rounds without an answer alone. Answers by the loop's prompt and by this one then mix in one
-        record, so that a comparison of rounds compares prompts too.
-    limit, sample
-        Only the first so many questions, by id, or so many drawn by ``seed``; ``None``: all. A larger
-        number later adds to them.
-
-    The others are those of :class:`suffice.loops.calls.AnswerSettings`.
+    ``missing_only`` mixes answers by the loop's prompt and by this one, so that a comparison of rounds
+    compares prompts too.
     """
 
     missing_only: Annotated[
@@ -97,7 +89,7 @@ class ProbeSettings(AnswerSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbePlan:
-    """What a probe will ask."""
+    """The calls that a probe will make."""
 
     questions: int
     rounds: int
@@ -216,7 +208,7 @@ def _asked(task: QuestionRows, settings: ProbeSettings) -> NDArray[np.bool_]:
 def _askable(
     tasks: Iterable[QuestionRows], settings: ProbeSettings, source: str | Path, *, skip: bool
 ) -> tuple[list[QuestionRows], Mapping[str, int]]:
-    """The questions that can be asked, and how many cannot be, by why; refused unless these are skipped."""
+    """Return the questions that can be asked, and counts of the others; refuse these unless ``skip``."""
     kept: list[QuestionRows] = []
     left_out: dict[str, list[QuestionRows]] = {_NO_TEXT: [], _TEXTLESS: []}
     for task in tasks:
@@ -258,7 +250,7 @@ def _plan(
 
 # --- asking ---------------------------------------------------------------------------------------
 def _redrafted(asked: Round, draft: Draft) -> Round:
-    """The round with the draft in place of an answer that it may have; one of unknown cost stays paid for."""
+    """Replace the round's answer by the draft; an answer of unknown cost stays paid for."""
     if asked.answer is None or asked.usage.answer_calls is not None:
         bare = asked if asked.answer is None else without_answer(asked)
         return with_draft(bare, draft, probed=True)
@@ -279,7 +271,7 @@ def _run_document(
     settings: ProbeSettings,
     corpus: Sequence[Passage],
 ) -> dict[str, Any]:
-    """The record's own, with what is asked of it as one more step."""
+    """Return the record's run document with this probe as a further step."""
     runs = [dict(part.run) for part in inspection.parts]
     run = dict(inspection.traces.origin.run)
     step: dict[str, Any] = {
@@ -299,8 +291,8 @@ def _run_document(
 
 
 def probe_agreement(path: str | Path) -> tuple[int, int]:
-    """In how many rounds the model that was asked gives the loop's own answer, and of how many."""
-    rows = read_traces(path, columns=(), keep_unknown=True).table
+    """Return the number of rounds in which the model gives the loop's own answer, and the number compared."""
+    rows = read_traces(path, keep_unknown=True).table
     pairs = [
         (own, asked)
         for own, asked in zip(

@@ -27,7 +27,7 @@ _Record = TypeVar("_Record")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a recording is; ``finished`` counts what this run finished."""
+    """The progress of a recording; ``finished`` counts records of this run."""
 
     finished: int
     failed: int
@@ -36,7 +36,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordSummary:
-    """What a run did: records made now, found recorded before, failed; and whether it was cut."""
+    """Counts of a run: records made now, made before, and failed; and whether it was interrupted."""
 
     recorded: int
     before: int
@@ -77,9 +77,9 @@ def record_all(
 ) -> RecordSummary:
     """Record every task that the writer does not hold yet.
 
-    Each finished record is durable before the next is reported. What failed in passing is tried up to three
-    times more when the others have ended, everything else that failed by the next run. An interrupt lets what
-    is under way end, keeps what is finished and returns with ``interrupted``.
+    Each finished record is durable before the next is reported. A passing failure is tried up to three
+    times more when the other tasks have ended; any other failure waits for the next run. An interrupt lets
+    running tasks end, keeps what is finished and returns with ``interrupted``.
     """
     wanted = [task for task in tasks if recorder.key(task) not in writer.done]
     # those that fail every time would else look like a backend that is down
@@ -100,13 +100,12 @@ _Made = tuple[StoredRecord, tuple[str, ...]]
 """A record, and the keys of the replies that it is made of."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    """``passing``: it may go well a little later; ``long``: not before a time that the server named."""
+_Failure = BackendError | DataError
 
-    reason: str
-    passing: bool = False
-    long: bool = False
+
+def _passes(failure: _Failure) -> bool:
+    """Whether a later try may succeed."""
+    return isinstance(failure, BackendError) and failure.passing
 
 
 @dataclass(slots=True, kw_only=True)
@@ -122,7 +121,7 @@ class _Session(Generic[_Task, _Record]):
     _succeeded: float = field(default_factory=time.monotonic)
     _failed_in_a_row: int = 0
     _same_in_a_row: int = 0
-    _last: _Failure = field(default_factory=lambda: _Failure(""))
+    _last: _Failure | None = None
 
     def do(self, task: _Task, stop: threading.Event) -> _Made | _Failure | None:
         kept = self.settings.kept
@@ -137,11 +136,7 @@ class _Session(Generic[_Task, _Record]):
         except StorageError:
             raise
         except (BackendError, DataError) as error:
-            return _Failure(
-                str(error),
-                passing=getattr(error, "passing", False),
-                long=getattr(error, "until", None) is not None,
-            )
+            return error.with_traceback(None)  # which would keep the question's passages
 
     def keep(
         self, results: Sequence[tuple[_Task, _Made | _Failure | None]], *, broken: bool
@@ -164,15 +159,15 @@ class _Session(Generic[_Task, _Record]):
 
     def _fail(self, task: _Task, failure: _Failure) -> None:
         key = self.recorder.key(task)
-        self.writer.fail(key, failure.reason)
+        self.writer.fail(key, str(failure))
         self.failed[key] = (task, failure)
         self._failed_in_a_row += 1
-        same = failure.reason == self._last.reason and not failure.passing
+        same = str(failure) == str(self._last) and not _passes(failure)
         self._same_in_a_row = self._same_in_a_row + 1 if same else 1
         self._last = failure
 
     def report(self) -> None:
-        """Tell how far it is, and give up on a backend that is down."""
+        """Report progress, and give up on a backend that is down."""
         self.settings.on_progress(
             Progress(finished=self.finished, failed=len(self.failed), planned=self.planned)
         )
@@ -181,26 +176,26 @@ class _Session(Generic[_Task, _Record]):
             raise BackendError(f"{why}; what was recorded is kept, run the same command to go on")
 
     def _hopeless(self) -> str | None:
-        if self._last.long:
-            return self._last.reason
+        if getattr(self._last, "until", None) is not None:  # the server named a time to wait for
+            return str(self._last)
         alike = self._same_in_a_row >= _GIVE_UP_AFTER * self.settings.concurrency
         silent = not self.finished or time.monotonic() - self._succeeded >= _LATELY_S
         if alike or (self._failed_in_a_row >= _GIVE_UP_AFTER and silent):
             what = f"all of the last {self._failed_in_a_row} {self.recorder.noun} failed"
-            return f"{what}, the last with: {self._last.reason}"
+            return f"{what}, the last with: {self._last}"
         return None
 
 
 def _until_nothing_is_left(
     session: _Session[_Task, _Record], tasks: Sequence[_Task], concurrency: int
 ) -> bool:
-    """Do all tasks, and what failed in passing again; true when interrupted."""
+    """Do all tasks, and repeat passing failures; true if interrupted."""
     for pause_s in (*_PAUSES_S, 0.0):
         finished = session.finished
         if side_by_side(session, tasks, concurrency=concurrency):
             return True
         failed = session.failed.values() if session.finished else ()
-        tasks = [task for task, failure in failed if failure.passing]
+        tasks = [task for task, failure in failed if _passes(failure)]
         if not tasks:
             return False
         if session.finished == finished:

@@ -20,7 +20,6 @@ from suffice.policies.ab_rag.policy import (
     CorrectedSettings,
     PublishedSettings,
     Support,
-    combined_confidence,
 )
 from suffice.policies.fitting import FitData, fit_data, right_abstentions, warn_of_little
 from suffice.policies.thresholds import (
@@ -42,7 +41,7 @@ _PENALTY = 1.0
 
 
 class _Held:
-    """What a record holds of some signals, read in one pass."""
+    """Some signals of a record, read in one pass."""
 
     def __init__(self, measures: Measures, names: Sequence[str]) -> None:
         traces = measures.traces
@@ -52,22 +51,21 @@ class _Held:
         self._values = {name: values[traces.exists] for name, values in table.values.items()}
 
     def values(self, name: str) -> Array:
-        """Of the recorded rounds, defined ones only; none where it cannot be computed."""
+        """Return a signal's defined values; empty if the record cannot give it."""
         values = self._values.get(name, np.empty(0))
         return values[np.isfinite(values)]
 
     def share(self, name: str) -> float:
-        """Of the recorded rounds, those in which it is defined."""
+        """Return the share of recorded rounds in which a signal is defined."""
         rounds = len(self._values.get(name, ()))
         return len(self.values(name)) / rounds if rounds else 0.0
 
     def remark(self, name: str) -> str:
-        """Where it is undefined, for the end of a sentence; empty when nowhere."""
+        """Say how often a signal is undefined, at the end of a sentence; empty: never."""
         share = self.share(name)
         return "" if share == 1.0 else f" (undefined in {1.0 - share:.1%} of the rounds)"
 
     def require(self, name: str) -> None:
-        """Refuse a record that gives the signal nowhere."""
         if self.share(name):
             return
         why = self._lacks[name]
@@ -78,7 +76,6 @@ class _Held:
 
 
 def _certainty(held: _Held, wanted: Certainty | None) -> tuple[Certainty, str]:
-    """S1, and a line that says which and why."""
     if wanted is not None:
         held.require(wanted)
         return wanted, f"certainty (S1) is {wanted}, as asked{held.remark(wanted)}"
@@ -93,7 +90,7 @@ def _certainty(held: _Held, wanted: Certainty | None) -> tuple[Certainty, str]:
 
 
 def _support(held: _Held, wanted: Support | None) -> tuple[Support, str]:
-    """S2 of the corrected preset: ``answer_in_evidence``, or what the record gives in its place."""
+    """Return S2 of the corrected preset and the reason: the first of :data:`SUPPORTS` that is given."""
     if wanted is not None:
         held.require(wanted)
         return wanted, f"S2 is {wanted}, as asked{held.remark(wanted)}"
@@ -107,7 +104,7 @@ def _support(held: _Held, wanted: Support | None) -> tuple[Support, str]:
 
 
 def published_ab_rag(measures: Measures, settings: PublishedSettings) -> ABRagPolicy:
-    """The published preset with the S1 that these traces hold; nothing is fitted."""
+    """Return the published preset with the S1 of these traces, without a fit."""
     others = ("evidence_consistency", SPREAD)
     held = _Held(measures, (*CERTAINTIES, *others))
     (chosen, note), *_ = all_of(
@@ -123,7 +120,7 @@ def published_ab_rag(measures: Measures, settings: PublishedSettings) -> ABRagPo
 
 
 def _levels(held: _Held, certainty: Certainty) -> tuple[float, ...]:
-    """Shares that so many samples can agree in; none for token probabilities, or where it varies."""
+    """Return the possible agreements of the samples; empty for token probabilities, or if they vary."""
     if certainty != "self_consistency":
         return ()
     levels = np.unique(held.values(certainty))
@@ -135,7 +132,7 @@ def _levels(held: _Held, certainty: Certainty) -> tuple[float, ...]:
 
 
 def fit_ab_rag(measures: Measures, split: str, settings: CorrectedSettings) -> ABRagPolicy:
-    """Learn the corrected preset's weights, and its threshold unless one is given."""
+    """Fit the corrected preset's weights, and its threshold unless the settings give one."""
     fitting = measures.only_split(split)
     held = _Held(fitting, (*CERTAINTIES, *SUPPORTS, SPREAD))
     (first, why_first), (second, why_second), _ = all_of(
@@ -166,12 +163,8 @@ def fit_ab_rag(measures: Measures, split: str, settings: CorrectedSettings) -> A
         threshold = shortest_threshold(best, ends, ">=")
     spread = (f"{SPREAD}{held.remark(SPREAD)}",) if held.remark(SPREAD) else ()
     return ABRagPolicy(
-        weights=weights.weights,
-        undefined=weights.undefined,
-        intercept=weights.intercept,
-        link="logistic",
+        **vars(weights),
         threshold=threshold,
-        reads_abstention=True,
         abstention=data.abstention,
         preset="corrected",
         levels=_levels(held, first),
@@ -181,11 +174,12 @@ def fit_ab_rag(measures: Measures, split: str, settings: CorrectedSettings) -> A
 
 
 def _fit(data: FitData, names: Sequence[str], rows: Mask) -> Combination:
-    """Weights over all rounds of the questions in ``rows`` (n_questions,)."""
+    """Fit weights over all rounds of the questions in ``rows`` (n_questions,)."""
     em, table = data.outcomes.em, data.table
     used = rows[:, None] & np.isfinite(em) & (table.signal(ABSTAINED.name) != 1.0)
     if not used.any():
-        return Combination(dict.fromkeys(names, 0.0), {}, 0.0, "logistic", reads_abstention=True)
+        weights = dict.fromkeys(names, 0.0)
+        return Combination(weights=weights, link="logistic", reads_abstention=True)
     absent = {name: np.isnan(table.signal(name)) for name in names}
     some = [name for name in names if (absent[name] & used).any()]
     features = np.empty((int(used.sum()), len(names) + len(some)))  # a column at a time, for memory
@@ -194,15 +188,18 @@ def _fit(data: FitData, names: Sequence[str], rows: Mask) -> Combination:
     for index, name in enumerate(some, len(names)):
         features[:, index] = absent[name][used]
     fitted = fit_logistic(features, em[used], penalty=_PENALTY)
-    undefined = dict(zip(some, fitted.weights[len(names) :], strict=True))
-    weights = dict(zip(names, fitted.weights, strict=False))
-    return Combination(weights, undefined, fitted.intercept, "logistic", reads_abstention=True)
+    return Combination(
+        weights=dict(zip(names, fitted.weights, strict=False)),
+        undefined=dict(zip(some, fitted.weights[len(names) :], strict=True)),
+        intercept=fitted.intercept,
+        link="logistic",
+        reads_abstention=True,
+    )
 
 
 def _out_of_fold(data: FitData, names: Sequence[str]) -> Array:
-    """Confidence of every question from weights fitted without its fold, (n_questions, n_rounds)."""
     out_of_fold = np.full((data.table.n_questions, data.table.n_rounds), np.nan)
     for held_out, others in data.held_out():
-        confidence = combined_confidence(data.table, _fit(data, names, others))
+        confidence = _fit(data, names, others).confidence(data.table)
         out_of_fold[held_out] = confidence[held_out]
     return out_of_fold

@@ -56,7 +56,7 @@ _ABSTAINED = "abstained"
 
 @dataclass(frozen=True, slots=True)
 class Plateau:
-    """Thresholds above ``low`` and up to ``high`` stop exactly where ``signal`` is at least ``level``."""
+    """Thresholds above ``low`` and up to ``high`` that stop where ``signal`` is at least ``level``."""
 
     low: float
     high: float
@@ -70,89 +70,51 @@ class Plateau:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Combination:
-    """How signals become a confidence; the parts are those of :class:`ABRagPolicy`."""
-
-    weights: Mapping[str, float]
-    undefined: Mapping[str, float]
-    intercept: float
-    link: Link
-    reads_abstention: bool
-
-
-def _linked(link: Link, total: Array) -> Array:
-    return sigmoids(total) if link == "logistic" else np.clip(total, 0.0, 1.0)
-
-
-def combined_confidence(table: PolicyTable, parts: Combination | ABRagPolicy) -> Array:
-    """The confidence in every round, (n_questions, n_rounds), NaN where undefined."""
-    # round by round, as signals are stored
-    total = np.full((table.n_rounds, table.n_questions), parts.intercept)
-    for name, weight in parts.weights.items():
-        values = table.signal(name).T
-        part = weight * values
-        if name in parts.undefined:
-            part = np.where(np.isnan(values), parts.undefined[name], part)
-        total += part
-    total = _linked(parts.link, total)
-    if parts.reads_abstention:
-        total[table.signal(_ABSTAINED).T == 1.0] = 0.0
-    return total.T
-
-
 @dataclass(frozen=True, kw_only=True)
-class ABRagPolicy:
-    """Stops at the first round whose confidence is at least ``threshold``.
-
-    Build the published one with :meth:`published`; fit the corrected one with ``fit_method("ab-rag", ...)``.
-
-    Parameters
-    ----------
-    weights
-        By signal, S1 first, added up in this order.
-    threshold
-        Confidence at which to stop.
-    link
-        ``clip``: the weighted sum, held in [0, 1]. ``logistic``: its sigmoid, P(EM = 1).
-    intercept
-        Added to the sum.
-    undefined
-        What a signal adds where it is undefined, in place of its weighted value. A signal that is
-        undefined and not named here leaves the confidence undefined, and an undefined one never stops.
-    reads_abstention
-        Whether an answer that says it does not know has confidence 0.
-    abstention
-        Phrases that say so; ``None``: the usual ones.
-    levels
-        The values S1 can take where it is the agreement of samples: (1/3, 2/3, 1) for three. Decides
-        nothing.
-    fitted_on
-        Where the weights come from; decides nothing.
-
-    Raises
-    ------
-    UsageError
-        When built: no weights, an unknown signal, numbers that are not finite.
-
-    Warns
-    -----
-    SufficeWarning
-        When built: a threshold that no confidence reaches, or that every one does.
-
-    Examples
-    --------
-    >>> policy = ABRagPolicy.published("self_consistency")
-    >>> [f"{each.low:.4f} {each.high:.2f}" for each in policy.plateaus]
-    ['0.3458 0.47', '0.5792 0.70']
-    """
+class Combination:
+    """The weights that make a confidence of signals; see :class:`ABRagPolicy`."""
 
     weights: Mapping[str, float]
-    threshold: float = PUBLISHED_THRESHOLD
     link: Link = "clip"
     intercept: float = 0.0
     undefined: Mapping[str, float] = field(default_factory=dict)
     reads_abstention: bool = False
+
+    def confidence(self, table: PolicyTable) -> Array:
+        """Return Conf (paper 2, Eq. 4), (n_questions, n_rounds) in [0, 1], NaN where undefined."""
+        # round by round, as signals are stored
+        total = np.full((table.n_rounds, table.n_questions), self.intercept)
+        for name, weight in self.weights.items():
+            values = table.signal(name).T
+            part = weight * values
+            if name in self.undefined:
+                part = np.where(np.isnan(values), self.undefined[name], part)
+            total += part
+        total = self.linked(total)
+        if self.reads_abstention:
+            total[table.signal(_ABSTAINED).T == 1.0] = 0.0
+        return total.T
+
+    def linked(self, total: Array) -> Array:
+        """Return the confidence of a weighted sum."""
+        return sigmoids(total) if self.link == "logistic" else np.clip(total, 0.0, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ABRagPolicy(Combination):
+    """Stops at the first round whose confidence is at least ``threshold``.
+
+    The confidence is the sum of ``intercept`` and the weighted signals, S1 first: clipped to [0, 1], or its
+    sigmoid, P(EM = 1). A signal that is undefined adds its number in ``undefined``; without one the
+    confidence is undefined and does not stop. If ``reads_abstention``, an abstaining answer has confidence
+    0. ``levels`` are the values of S1 if it is the agreement of samples: (1/3, 2/3, 1) for three.
+
+    >>> policy = ABRagPolicy.published("self_consistency")
+    >>> [f"{plateau.low:.4f} {plateau.high:.2f}" for plateau in policy.plateaus]
+    ['0.3458 0.47', '0.5792 0.70']
+    """
+
+    threshold: float = PUBLISHED_THRESHOLD
     abstention: tuple[str, ...] | None = None
     preset: str | None = None
     levels: tuple[float, ...] = ()
@@ -200,10 +162,7 @@ class ABRagPolicy:
         levels: Sequence[float] | None = None,
         notes: tuple[str, ...] = (),
     ) -> ABRagPolicy:
-        """The paper's weights; ``certainty`` is S1.
-
-        ``levels`` are the values ``self_consistency`` can take; ``None``: those of three samples.
-        """
+        """Return the paper's policy; ``certainty`` is S1, ``levels`` default to three samples."""
         if certainty not in CERTAINTIES:
             raise UsageError(f"no certainty (S1) {certainty!r}; allowed: {', '.join(CERTAINTIES)}")
         if levels is None:
@@ -219,12 +178,12 @@ class ABRagPolicy:
 
     @cached_property
     def signals(self) -> tuple[str, ...]:
-        """Names of the signals it reads."""
+        """Names of its signals."""
         return (*self.weights, *((_ABSTAINED,) if self.reads_abstention else ()))
 
     @cached_property
     def specs(self) -> tuple[SignalSpec, ...]:
-        """Declarations of those signals, with this policy's settings."""
+        """Definitions of its signals, with this policy's settings."""
         return tuple(
             abstained_signal(self.abstention)
             if name == _ABSTAINED and self.abstention is not None
@@ -234,7 +193,7 @@ class ABRagPolicy:
 
     @property
     def needs(self) -> LoopNeeds:
-        """What its signals need; as many samples as S1 was fitted on."""
+        """Inputs of its signals, with as many samples as in the fit of S1."""
         by_samples = self.signals[0] == "self_consistency"
         return loop_needs(
             self.specs,
@@ -245,7 +204,7 @@ class ABRagPolicy:
 
     @property
     def facts(self) -> Facts:
-        """How it was built, and thresholds that change nothing."""
+        """Its confidence, and notes on thresholds that change nothing."""
         return Facts(
             name="ab-rag-corrected" if self.preset == "corrected" else "ab-rag",
             summary=self._summary,
@@ -266,7 +225,7 @@ class ABRagPolicy:
         return f"{self.link}({' + '.join(terms)}) >= {self.threshold:.4g}".replace("+ -", "- ")
 
     def where_undefined(self, signal: str) -> str:
-        """What follows where one of its signals is undefined, in words."""
+        """Say in words how it decides where one of its signals is undefined."""
         if signal in self.undefined:
             return f"{self.undefined[signal]:.3g} stands in its place there"
         return "there its confidence is undefined, so it goes on"
@@ -274,12 +233,12 @@ class ABRagPolicy:
     # --- what can be reached ---------------------------------------------------------------------
     @property
     def reachable(self) -> tuple[float, float]:
-        """Lowest and highest confidence that its signals' ranges allow, abstentions left out."""
-        low, high = _linked(self.link, np.array(self._range(self.weights))).tolist()
+        """Lowest and highest possible confidence without abstentions."""
+        low, high = self.linked(np.array(self._range(self.weights))).tolist()
         return low, high
 
     def _range(self, names: Iterable[str]) -> tuple[float, float]:
-        """Bounds of the sum over these signals, intercept included."""
+        """Return the bounds of the intercept plus these weighted signals."""
         low = high = self.intercept
         for name in names:
             spec, weight = resolve(name), self.weights[name]
@@ -290,7 +249,7 @@ class ABRagPolicy:
 
     @cached_property
     def plateaus(self) -> tuple[Plateau, ...]:
-        """Ranges of the threshold in which S1 alone decides, for a first signal of few ``levels``."""
+        """Ranges of the threshold in which S1 alone decides, if it has few ``levels``."""
         name, weight = next(iter(self.weights.items()))
         if not self.levels or weight <= 0 or name in self.undefined:
             return ()
@@ -298,14 +257,14 @@ class ABRagPolicy:
         plateaus = []
         for below, level in pairwise(sorted(self.levels)):
             ends = np.array([high + weight * below, low + weight * level])
-            most, least = _linked(self.link, ends).tolist()
+            most, least = self.linked(ends).tolist()
             if most < least:
                 plateaus.append(Plateau(most, least, name, level))
         return tuple(plateaus)
 
     # --- deciding --------------------------------------------------------------------------------
     def explain(self, table: PolicyTable, question: int, round_number: int) -> Explanation:
-        """The confidence against its threshold, with the signals behind it."""
+        """Compare the confidence with the threshold, and list the signals."""
         at = question, round_number - 1
         stop = bool(self.fires(table)[at])
         shown = {name: known(float(table.signal(name)[at])) for name in self.signals}
@@ -322,42 +281,35 @@ class ABRagPolicy:
             values={**shown, "confidence": confidence},
         )
 
-    def confidence(self, table: PolicyTable) -> Array:
-        """Conf (paper 2, Eq. 4), (n_questions, n_rounds) in [0, 1], NaN where undefined."""
-        return combined_confidence(table, self)
-
     def fires(self, table: PolicyTable) -> Mask:
-        """Where the confidence reaches the threshold."""
+        """Return where the confidence reaches the threshold."""
         fires = self.confidence(table) >= self.threshold
         if self.reads_abstention:  # a threshold of 0 holds them too
             fires &= table.signal(_ABSTAINED) != 1.0
         return fires
 
     def document(self) -> dict[str, Any]:
-        """What its file says."""
+        """Return the contents of its file."""
         body: dict[str, Any] = {
             "preset": self.preset,
             "link": self.link,
             "intercept": self.intercept,
             "weights": dict(self.weights),
-            "undefined": dict(self.undefined),
+            "undefined": dict(self.undefined) or None,
             "threshold": self.threshold,
             "reads_abstention": self.reads_abstention,
             "abstention": None if self.abstention is None else list(self.abstention),
-            "levels": list(self.levels),
-            "fitted_on": dict(self.fitted_on),
-            "notes": list(self.notes),
+            "levels": list(self.levels) or None,
+            "fitted_on": dict(self.fitted_on) or None,
+            "notes": list(self.notes) or None,
         }
-        unsaid = {name for name in ("undefined", "levels", "fitted_on", "notes") if not body[name]}
-        return {
-            name: value for name, value in body.items() if value is not None and name not in unsaid
-        }
+        return {name: value for name, value in body.items() if value is not None}
 
 
 # --- the method -----------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedSettings:
-    """What the published preset leaves open."""
+    """Options of the published preset."""
 
     certainty: Annotated[
         Certainty | None,
@@ -377,7 +329,7 @@ class PublishedSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrectedSettings(PublishedSettings):
-    """The same, the corrected S2, and the F1 that the threshold is chosen by."""
+    """Options of the corrected preset."""
 
     f1_kind: Annotated[
         F1Kind | None, Option(name="f1", help="F1 to choose the threshold by (default: hotpotqa)")
@@ -393,9 +345,7 @@ class CorrectedSettings(PublishedSettings):
     ] = None
 
 
-class ABRag(Method):
-    """See :class:`suffice.policies.method.Method`."""
-
+class _ABRag(Method):
     name = "ab-rag"
     summary = (
         "stop when a confidence reaches a threshold; it combines model certainty, evidence and reranker "
@@ -410,24 +360,20 @@ class ABRag(Method):
     main_field = "weights"
 
     def settings(self, preset: Preset) -> type[Any]:
-        """The corrected preset also has a choice of S2."""
         return CorrectedSettings if preset == "corrected" else PublishedSettings
 
     def fit(self, measures: Measures, preset: Preset, settings: Any, split: str) -> ABRagPolicy:
-        """See :mod:`suffice.policies.ab_rag.fit`."""
         from suffice.policies.ab_rag.fit import fit_ab_rag, published_ab_rag
         from suffice.policies.fitting import warn_of_undefined
 
         if preset == "published":
-            policy = published_ab_rag(measures, settings)
-            warn_of_undefined(policy, measures, self.name, policy.where_undefined)
-            return policy
-        policy = fit_ab_rag(measures, split, settings)
-        warn_of_undefined(policy, measures.only_split(split), self.name, policy.where_undefined)
+            policy, read = published_ab_rag(measures, settings), measures
+        else:
+            policy, read = fit_ab_rag(measures, split, settings), measures.only_split(split)
+        warn_of_undefined(policy, read, self.name, policy.where_undefined)
         return policy
 
     def read(self, document: Mapping[str, Any], file: Path) -> ABRagPolicy:
-        """See :meth:`suffice.policies.method.PolicyKind.read`."""
         del file
         fields = Fields(document)
         fields.need("weights", "threshold", "link")
@@ -444,4 +390,4 @@ class ABRag(Method):
         )
 
 
-METHOD = ABRag()
+METHOD = _ABRag()

@@ -31,27 +31,22 @@ _READ = ("candidate_agreement", "contradiction", "remaining_share")
 
 
 def fit_risk(values: ArrayLike, right: ArrayLike, group: ArrayLike) -> RiskModel:
-    """Weights (at least 0) and intercept under which c estimates P(right) (corrected; paper 4, Eq. 17)."""
+    """Fit weights (at least 0) and intercept so that c estimates P(right) (corrected; paper 4, Eq. 17)."""
     features = np.asarray(values, np.float64) * np.array([1.0, -1.0, -1.0])
     features[:, 0] -= 1.0
     of = np.asarray(group).astype(np.intp)
     weights = 1.0 / np.bincount(of)[of]
     fit = fit_rising_logistic(features, right, penalty=_PENALTY, row_weights=weights)
-    # -0.0 would print as such
-    disagreement, contradiction, remaining = (abs(weight) for weight in fit.weights)
-    return RiskModel(
-        disagreement=disagreement,
-        contradiction=contradiction,
-        remaining=remaining,
-        intercept=fit.intercept,
-    )
+    names = ("disagreement", "contradiction", "remaining")
+    weights_of = dict(zip(names, map(abs, fit.weights), strict=True))  # -0.0 would print as such
+    return RiskModel(**weights_of, intercept=fit.intercept)
 
 
 # --- question answering ----------------------------------------------------------------------------
 def fit_gate_policy(
     traces: TraceSet | Measures, split: str, costs: GateCosts = DEFAULT_COSTS
 ) -> GatePolicy:
-    """Learn P(EM = 1) from SC, CD and DR on a split of question traces (corrected)."""
+    """Fit P(EM = 1) by SC, CD and DR on a split of question traces (corrected)."""
     measures = Measures.of(traces)
     whole = measures.traces
     data = fit_data(measures, (CANDIDATE_AGREEMENT, CONTRADICTION), split=split)
@@ -82,7 +77,7 @@ def fit_gate_policy(
 
 
 def samples_a_round(measures: Measures) -> int:
-    """How many samples most rounds hold."""
+    """Return the most common number of samples in a round."""
     (counts,) = measures.derived(sample_counts)
     held = counts[counts > 0].astype(np.int64)
     return int(np.bincount(held).argmax()) if held.size else PUBLISHED_CANDIDATES
@@ -90,7 +85,7 @@ def samples_a_round(measures: Measures) -> int:
 
 # --- planning --------------------------------------------------------------------------------------
 def fit_gate(plans: PlanSet, costs: GateCosts = DEFAULT_COSTS, **changes: Any) -> GateSettings:
-    """Learn P(semantic success of the run) from SC, CD and DR of its steps (corrected)."""
+    """Fit P(semantic success of the run) by SC, CD and DR of its steps (corrected)."""
     source, runs = plans.source, list(plans.records)
     judged = [run for run in runs if run.outcome.semantic is not None]
     rows = np.array(

@@ -27,7 +27,7 @@ Blocked = Literal["budget", "cool-down"]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the gate sees in a step, by the names of the signals; which step of the plan is contradicted."""
+    """The values of a step by the names of signals, and the contradicted step of the plan."""
 
     values: Mapping[str, float]
     conflict: int | None = None
@@ -35,7 +35,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateDecision:
-    """An action and what it rests on."""
+    """An action and its reasons."""
 
     action: PlanAction
     reason: str
@@ -52,7 +52,7 @@ def read_step(
     plan: Sequence[str],
     total_steps: int,
 ) -> Reading:
-    """SC, CD, DR, R and c of a step; candidates that are all empty agree on nothing (SC 0)."""
+    """Return SC, CD, DR, R and c of a step; SC of empty candidates is 0."""
     if not candidates:
         raise UsageError("a gate needs candidates for the next step, found none")
     contradiction, conflict = 0.0, None
@@ -67,22 +67,21 @@ def read_step(
 
 
 class Gate:
-    """Decides the steps of one task at a time; :meth:`start` begins the next one.
+    """A gate that decides the steps of one task; :meth:`start` begins the next task.
 
-    It counts its own retrievals, against the budget and the cool-down. Tasks that run side by side need
-    a gate each.
+    It counts its retrievals for the budget and the cool-down. Parallel tasks need a gate each.
 
     Parameters
     ----------
     settings
-        The numbers; ``None``: the published ones.
+        Its numbers; ``None``: the published ones.
     detector
-        Finds contradictions; ``None``: the published markers.
+        The detector of contradictions; ``None``: the published markers.
 
     Raises
     ------
     UsageError
-        When the settings name another detector than the markers and none is given.
+        If the settings name another detector than the markers and none is given.
 
     Examples
     --------
@@ -111,7 +110,7 @@ class Gate:
         self._last = 0
 
     def start(self) -> Gate:
-        """Forget the retrievals and begin a new task."""
+        """Begin a new task without retrievals."""
         self.retrievals = self._next = self._last = 0
         return self
 
@@ -123,19 +122,18 @@ class Gate:
         Parameters
         ----------
         candidates
-            Proposals for the next step, drawn independently; empty texts are failed ones.
+            Independent proposals for the next step; empty texts are failed ones.
         plan
             The steps taken so far; may be longer than the task.
         step
             A counter that grows by 1 with every step of the task, from 0 or 1.
         total_steps
-            Of the task, at least 1.
+            Steps of the task, at least 1.
 
         Raises
         ------
         UsageError
-            For no candidates, a task without steps, or a step before the last one decided, which is
-            another task's.
+            For no candidates, a task without steps, or a step before the last decided one.
         """
         if step < self._last:
             raise UsageError(
@@ -144,7 +142,9 @@ class Gate:
             )
         chosen = self.settings
         seen = read_step(chosen.risk, self.detector, candidates, plan, total_steps)
-        blocked = self._blocked(step)
+        blocked: Blocked | None = "cool-down" if step < self._next else None
+        if chosen.budget is not None and self.retrievals >= chosen.budget:
+            blocked = "budget"
         confidence, contradiction = seen.values["confidence"], seen.values["contradiction"]
         action = chosen_action(chosen, confidence, contradiction, may_retrieve=blocked is None)
         self._last = step
@@ -155,17 +155,14 @@ class Gate:
             self._next = step + chosen.cooldown
         asked_first = action is PlanAction.REPLAN and chosen.order == "replan-first"
         missed = blocked if confidence <= chosen.tau_low and not asked_first else None
+        reason = action_reason(action, seen.values, chosen)
+        if missed is not None:
+            reason += f"; a retrieval was blocked by the {missed}"
         return GateDecision(
             action=action,
-            reason=action_reason(action, seen.values, chosen)
-            + ("" if missed is None else f"; a retrieval was blocked by the {missed}"),
+            reason=reason,
             values=seen.values,
             k=k,
             blocked=missed,
             conflict=seen.conflict,
         )
-
-    def _blocked(self, step: int) -> Blocked | None:
-        if self.settings.budget is not None and self.retrievals >= self.settings.budget:
-            return "budget"
-        return "cool-down" if step < self._next else None

@@ -14,14 +14,14 @@ from suffice.stats.logistic import sigmoid
 
 
 def remaining_share(done: int, total: int) -> float:
-    """DR: the share of a task's steps still to come (Eq. 15), in [0, 1]."""
+    """Return DR, the remaining share of a task's steps (Eq. 15), in [0, 1]."""
     if total < 1:
         raise UsageError(f"a task has at least one step, found total_steps={total}")
     return max(0, total - done) / total
 
 
 def retrieval_depth(confidence: float, tau_low: float, k_max: int) -> int:
-    """How many documents a retrieval asks for: more the lower the confidence, in 1..``k_max``."""
+    """Return the number of documents to retrieve, 1..``k_max``: more for a lower confidence."""
     if tau_low <= 0.0:
         return 1
     grown = 1 + round((k_max - 1) * (1.0 - confidence / tau_low))
@@ -46,7 +46,7 @@ class RiskModel:
             raise UsageError(f"the intercept must be a finite number, found {self.intercept!r}")
 
     def risk(self, *, agreement: float, contradiction: float, remaining: float) -> float:
-        """R, at least 0; SC, CD and DR lie in [0, 1]."""
+        """Return R, at least 0; SC, CD and DR lie in [0, 1]."""
         return (
             self.disagreement * (1.0 - agreement)
             + self.contradiction * contradiction
@@ -54,7 +54,7 @@ class RiskModel:
         )
 
     def values(self, agreement: float, contradiction: float, remaining: float) -> dict[str, float]:
-        """SC, CD and DR with the risk and the confidence that they give, by the names of the signals."""
+        """Return SC, CD, DR, the risk and the confidence by the names of signals."""
         risk = self.risk(agreement=agreement, contradiction=contradiction, remaining=remaining)
         return {
             "candidate_agreement": agreement,
@@ -65,12 +65,12 @@ class RiskModel:
         }
 
     def confidence(self, risk: float) -> float:
-        """C of a risk, in (0, 1), high for safe; NaN stays NaN."""
+        """Return c of a risk, in (0, 1), high for safe; NaN stays NaN."""
         return sigmoid(self.intercept - risk)
 
     @property
     def formula(self) -> str:
-        """C as a formula over SC, CD and DR."""
+        """The formula of c over SC, CD and DR."""
         return (
             f"sigmoid({self.intercept:.3g} - {self.disagreement:.3g} (1 - SC) - "
             f"{self.contradiction:.3g} CD - {self.remaining:.3g} DR)"
@@ -83,13 +83,13 @@ MARKERS = "markers"
 """The published detector of contradictions, whose verdict is 0 or 1."""
 PUBLISHED_LOW, PUBLISHED_HIGH = 0.25, 0.75
 BUDGET = 3
-"""Retrievals a task may make where nothing else is said."""
+"""Default number of retrievals of a task."""
 MOST_STEPS = 6
-"""T_max: decisions of a run, and steps of a task, where nothing else is said."""
+"""T_max: default number of decisions of a run, and of steps of a task."""
 
 
 class PlanAction(StrEnum):
-    """What a planning agent may do with its next step (Eq. 2)."""
+    """An action of a planning agent on its next step (Eq. 2)."""
 
     EXECUTE = "EXECUTE"
     RETRIEVE = "RETRIEVE"
@@ -100,16 +100,16 @@ class PlanAction(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateCosts:
-    """What acting costs, in any one unit (Eqs. 5 and 12).
+    """Costs of actions, in any one unit (Eqs. 5 and 12).
 
     Parameters
     ----------
     retrieval
-        c_r, of looking something up, above 0.
+        c_r, the cost of a retrieval, above 0.
     failure
-        L_f, of a plan that fails, above 0.
+        L_f, the cost of a failed plan, above 0.
     ask, stop
-        Of asking the user, and of ending early; ``None``: as a retrieval, and never worth it.
+        The costs of asking the user and of ending early; ``None``: as a retrieval, and never worth it.
 
     Raises
     ------
@@ -140,22 +140,22 @@ class GateCosts:
 
     @property
     def tau_high(self) -> float:
-        """Execute from here on: asking would cost more than the failure it may avert."""
+        """Execute from here on: asking would cost more than the expected failure."""
         return self.tau_low if self.ask is None else 1.0 - self.ask / self.failure
 
     @property
     def tau_stop(self) -> float | None:
-        """End early up to here."""
+        """End early up to here; ``None``: never."""
         return None if self.stop is None else 1.0 - self.stop / self.failure
 
 
 DEFAULT_COSTS = GateCosts(retrieval=1.0, failure=2.0)
-"""Where nothing else is said: act when more likely right than wrong."""
+"""The default: act if more likely right than wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """An action that a gate can never choose, and why."""
+    """An action that a gate can never choose, and the reason."""
 
     action: PlanAction
     why: str
@@ -166,7 +166,7 @@ class Unreachable:
 
 @dataclass(frozen=True, kw_only=True)
 class GateSettings:
-    """A gate's numbers. :meth:`published` are the paper's; fit corrected ones on traces.
+    """The numbers of a gate. :meth:`published` has the paper's; fit corrected ones on traces.
 
     Parameters
     ----------
@@ -175,29 +175,25 @@ class GateSettings:
     tau_low, tau_high
         RETRIEVE where c <= tau_low, EXECUTE where c >= tau_high (Eq. 18), in any order of size.
     tau_stop
-        Of what is left, STOP where c <= tau_stop, else ASK; ``None``: always ASK, as in Algorithm 1.
+        Otherwise STOP where c <= tau_stop, else ASK; ``None``: always ASK, as in Algorithm 1.
     kappa
         REPLAN where CD > kappa. The paper leaves it open; ours: 0.5.
     budget
-        Retrievals a task may make, B; ``None``: any number. Open in the paper; ours: 3.
+        Retrievals of a task, B; ``None``: any number. Open in the paper; ours: 3.
     cooldown
         A retrieval at step t allows the next one at step t + cooldown. Open in the paper; ours: 1.
     k_max
-        Documents a retrieval asks for at most; the paper's: 6.
+        Most documents of a retrieval; the paper's: 6.
     order
-        ``retrieve-first`` is Algorithm 1, ``replan-first`` is Eq. 18: they differ where a candidate
-        contradicts the plan and confidence is low. A retrieval that is blocked falls through to the
-        next test in both.
+        ``retrieve-first`` is Algorithm 1, ``replan-first`` is Eq. 18. They differ where a candidate
+        contradicts the plan at low confidence. A blocked retrieval leads to the next test in both.
     revises
-        Whether actions change the plan as their names say: RETRIEVE and an answered ASK draw the step
-        again with what was learnt, REPLAN drops the contradicted step and draws again. Published:
-        all of them append the first candidate as it was drawn.
+        Whether actions change the plan: RETRIEVE and an answered ASK draw the step again with the new
+        information, REPLAN also drops the contradicted step. Published: they append the first candidate.
     detector
-        Who finds contradictions: ``markers`` (published), or what the user calls another.
-    costs
-        What the thresholds were made of; decides nothing.
-    preset, fitted_on
-        Where the numbers come from; decide nothing.
+        The detector of contradictions: ``markers`` (published), or the user's name of another.
+    costs, preset, fitted_on
+        The origin of the numbers; decide nothing.
 
     Raises
     ------
@@ -207,8 +203,7 @@ class GateSettings:
     Warns
     -----
     SufficeWarning
-        When built, naming actions that can never be chosen, unless STOP without ``tau_stop`` is the only
-        one; :attr:`unreachable` keeps them.
+        When built, with the :attr:`unreachable` actions, unless STOP without ``tau_stop`` is the only one.
     """
 
     risk: RiskModel = field(default_factory=RiskModel)
@@ -247,22 +242,22 @@ class GateSettings:
 
     @classmethod
     def published(cls, **changes: Any) -> GateSettings:
-        """The paper's numbers, or these changed: no intercept, so that c < 0.5 and EXECUTE is out of reach.
+        """Return the paper's numbers with changes; ``costs`` replace the thresholds 0.25 and 0.75.
 
-        ``costs`` among the changes give the thresholds in place of 0.25 and 0.75.
+        Without an intercept c < 0.5, so EXECUTE is out of reach.
         """
         return _with_costs({"preset": "published", **changes})
 
     @classmethod
     def corrected(cls, risk: RiskModel, costs: GateCosts, **changes: Any) -> GateSettings:
-        """A fitted risk model, thresholds from costs, and actions that do what they are called."""
+        """Return a fitted risk model with thresholds from costs and actions that revise the plan."""
         return _with_costs(
             {"risk": risk, "costs": costs, "revises": True, "preset": "corrected", **changes}
         )
 
     @property
     def unreachable(self) -> tuple[Unreachable, ...]:
-        """Actions that no state of a run of at most :data:`MOST_STEPS` steps leads to."""
+        """Actions out of reach in runs of at most :data:`MOST_STEPS` steps."""
         return unreachable(self)
 
     @property
@@ -274,7 +269,7 @@ class GateSettings:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Strict JSON; what a policy file holds of it."""
+        """Return strict JSON, its part of a policy file."""
         held = asdict(self)
         weights = held.pop("risk")
         return {"weights": weights, "intercept": weights.pop("intercept"), **held}
@@ -291,7 +286,7 @@ def _with_costs(fields: dict[str, Any]) -> GateSettings:
 def chosen_action(
     settings: GateSettings, confidence: float, contradiction: float, *, may_retrieve: bool
 ) -> PlanAction:
-    """The action for a confidence and a contradiction (Algorithm 1, or Eq. 18 by ``order``)."""
+    """Return the action for a confidence and a contradiction (Algorithm 1, or Eq. 18 by ``order``)."""
     conflict = contradiction > settings.kappa
     wanted = confidence <= settings.tau_low
     if settings.order == "replan-first" and conflict:
@@ -308,7 +303,7 @@ def chosen_action(
 
 
 def action_reason(action: PlanAction, seen: Mapping[str, float], settings: GateSettings) -> str:
-    """Why :func:`chosen_action` gives an action, with the numbers."""
+    """Give the reason of an action of :func:`chosen_action`, with the numbers."""
     confidence = f"confidence {seen['confidence']:.4g}"
     return {
         PlanAction.RETRIEVE: f"{confidence} is at or below tau_low {settings.tau_low:g}",
@@ -322,11 +317,11 @@ def action_reason(action: PlanAction, seen: Mapping[str, float], settings: GateS
 def unreachable(
     settings: GateSettings, steps: int = MOST_STEPS, *, blocks: bool = True
 ) -> tuple[Unreachable, ...]:
-    """Actions that no state of a run and no history of retrievals leads to, with reasons.
+    """Return the actions that no state and no history of retrievals leads to, with reasons.
 
-    SC and CD lie in [0, 1], with the ``markers`` CD is 0 or 1. A run makes at most ``steps`` decisions,
-    each while a step is still to come: fewer than ``steps`` are in the plan, so that DR lies in
-    [1 / ``steps``, 1] also where the task is longer. ``blocks``: budget and cool-down apply.
+    SC and CD lie in [0, 1]; CD of the ``markers`` is 0 or 1. A run makes at most ``steps`` decisions, and the
+    plan holds fewer steps at each, so DR lies in [1 / ``steps``, 1], also in longer tasks. ``blocks``: budget
+    and cool-down apply.
     """
     kappa, model = settings.kappa, settings.risk
     graded = settings.detector != MARKERS

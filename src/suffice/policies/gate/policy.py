@@ -48,37 +48,27 @@ _FOR_PLANS = (
 )
 
 
-def executes(settings: GateSettings, confidence: Array, contradiction: Array) -> Mask:
-    """Where :func:`chosen_action` with every retrieval allowed is EXECUTE; never where undefined."""
-    calm = ~(contradiction > settings.kappa)
-    wanted = confidence <= settings.tau_low
-    fires: Mask = calm & ~wanted & (confidence >= settings.tau_high)
-    return fires
-
-
 @dataclass(frozen=True, kw_only=True)
 class GatePolicy:
     """Stops at the first round after which the gate would EXECUTE (paper 4, Eqs. 13-18).
 
-    The rounds of a loop stand for the steps of a plan and a round's samples for the candidates: SC is
-    ``candidate_agreement`` of the samples, CD is ``contradiction`` of the answer and the previous one,
-    DR = (R - t) / R after round t of R, 0 beyond. A loop can stop or go on, so only EXECUTE stops, and
-    RETRIEVE, REPLAN, ASK and STOP all take another round; every round is a retrieval, so the retrieval
-    budget and the cool-down of the settings do not apply. Confidence is undefined, and the loop
-    goes on, where SC is (no samples) or CD is (this answer or the previous one is empty).
+    Rounds are the steps of a plan, and the samples of a round are its candidates. SC is their
+    ``candidate_agreement``, CD the ``contradiction`` of the answer and the previous one, and
+    DR = (R - t) / R after round t of R, 0 beyond. Only EXECUTE stops a loop; RETRIEVE, REPLAN, ASK and STOP
+    take another round. Every round retrieves, so the retrieval budget and the cool-down do not apply. If SC
+    or CD is undefined (no samples, an empty answer), so is the confidence, and the loop goes on.
 
-    ``published``: c = sigmoid(-R) is at most 0.5 and tau_high is 0.75, so that it equals the full
-    budget and says so. ``corrected``: weights and intercept fitted to P(EM = 1), thresholds from costs.
+    ``published``: c = sigmoid(-R) is at most 0.5 and tau_high is 0.75, so it equals the full budget.
+    ``corrected``: weights and intercept fitted to P(EM = 1), thresholds from costs.
 
     Parameters
     ----------
     settings
         The gate's numbers.
     rounds
-        R, the full budget of the loop. ``None``: of a gate fitted on plan traces, which guides
-        a planning agent and refuses to stop a loop.
+        R, the full budget of the loop. ``None``: a gate of plan traces, which stops no loop.
     samples
-        How many samples a round SC is taken over: what a live loop draws.
+        Samples a round for SC.
 
     Raises
     ------
@@ -117,29 +107,24 @@ class GatePolicy:
 
     @property
     def preset(self) -> str | None:
-        """Where its numbers come from."""
+        """The preset of its settings."""
         return self.settings.preset
 
     @property
-    def fitted_on(self) -> Mapping[str, Any]:
-        """Where its numbers were learned; decides nothing."""
-        return self.settings.fitted_on
-
-    @property
     def needs(self) -> LoopNeeds:
-        """The samples of SC; one fitted on plan traces refuses every loop."""
+        """The samples of SC; a gate of plan traces refuses every loop."""
         return loop_needs(
             self.specs, samples=self.samples, refusal=_FOR_PLANS if self.rounds is None else ""
         )
 
     @property
     def facts(self) -> Facts:
-        """Its rule, and where it can never stop early."""
+        """Its rule, and a note if it can never stop early."""
         why = self._never
         return Facts(
             name="gate-corrected" if self.preset == "corrected" else "gate",
             summary=self._summary,
-            fitted_on=self.fitted_on,
+            fitted_on=self.settings.fitted_on,
             notes=() if why is None else (f"it equals the full budget: {why}",),
             max_rounds=self.rounds,
         )
@@ -162,13 +147,13 @@ class GatePolicy:
 
     # --- deciding --------------------------------------------------------------------------------
     def full_budget(self) -> int:
-        """R, the rounds of the loop it stops; one fitted on plan traces stops none."""
+        """Return R, the rounds of the loop; a gate of plan traces has none."""
         if self.rounds is None:
             raise UsageError(_FOR_PLANS)
         return self.rounds
 
     def explain(self, table: PolicyTable, question: int, round_number: int) -> Explanation:
-        """What the gate would do after this round, with what it saw."""
+        """Say what the gate would do after this round, and why."""
         at = question, round_number - 1
         agreed, conflict = (float(table.signal(name)[at]) for name in self.signals)
         remaining = remaining_share(round_number, self.full_budget())
@@ -191,7 +176,7 @@ class GatePolicy:
         return Explanation(reason=reason, values=values)
 
     def confidence(self, table: PolicyTable) -> Array:
-        """C (paper 4, Eq. 17), (n_questions, n_rounds) in (0, 1), NaN where undefined."""
+        """Return C (paper 4, Eq. 17), (n_questions, n_rounds) in (0, 1), NaN where undefined."""
         model, budget = self.settings.risk, self.full_budget()
         agreed, conflict = (table.signal(name).T for name in self.signals)
         confidence = np.empty(agreed.shape)
@@ -205,11 +190,13 @@ class GatePolicy:
         return confidence.T
 
     def fires(self, table: PolicyTable) -> Mask:
-        """Where the gate would EXECUTE."""
-        return executes(self.settings, self.confidence(table), table.signal(CONTRADICTION.name))
+        """Return where :func:`chosen_action` with every retrieval allowed is EXECUTE."""
+        chosen, confidence = self.settings, self.confidence(table)
+        calm = ~(table.signal(CONTRADICTION.name) > chosen.kappa)
+        return calm & ~(confidence <= chosen.tau_low) & (confidence >= chosen.tau_high)
 
     def document(self) -> dict[str, Any]:
-        """What its file says: the settings, with what decides nothing of them beside."""
+        """Return the contents of its file; parts of the settings that decide nothing stand beside them."""
         settings = self.settings.to_json()
         beside = {name: settings.pop(name) for name in ("preset", "costs", "fitted_on")}
         return {
@@ -226,9 +213,7 @@ _THRESHOLDS = ("tau_low", "tau_high", "kappa")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoundCosts:
-    """What acting costs in a loop that answers questions; ``None``: as the fit has it."""
-
+class _RoundCosts:
     retrieval_cost: Annotated[
         float | None,
         Option(
@@ -246,9 +231,7 @@ class RoundCosts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanCosts(RoundCosts):
-    """What acting costs a planning agent."""
-
+class _PlanCosts(_RoundCosts):
     ask_cost: Annotated[
         float | None,
         Option(
@@ -263,8 +246,8 @@ class PlanCosts(RoundCosts):
     ] = None
 
 
-def _costs(settings: RoundCosts) -> GateCosts | None:
-    """The costs that are stated, the others as :data:`DEFAULT_COSTS` has them; ``None``: none is."""
+def _costs(settings: _RoundCosts) -> GateCosts | None:
+    """Return the stated costs, completed by :data:`DEFAULT_COSTS`; ``None``: none is stated."""
     names = {"retrieval_cost": "retrieval", "failure_loss": "failure"}
     names |= {"ask_cost": "ask", "stop_cost": "stop"}
     stated: dict[str, Any] = {
@@ -275,9 +258,7 @@ def _costs(settings: RoundCosts) -> GateCosts | None:
     return replace(DEFAULT_COSTS, **stated) if stated else None
 
 
-class GateMethod(Method):
-    """See :class:`suffice.policies.method.Method`."""
-
+class _GateMethod(Method):
     name = "gate"
     summary = (
         "stop when samples agree and answers do not contradict each other; the remaining "
@@ -290,10 +271,9 @@ class GateMethod(Method):
     )
     fitted: frozenset[Preset] = frozenset({"corrected"})
     main_field = "settings"
-    options = RoundCosts
+    options = _RoundCosts
 
     def fit(self, measures: Measures, preset: Preset, settings: Any, split: str) -> GatePolicy:
-        """A gate that stops loops."""
         from suffice.policies.gate.fit import fit_gate_policy, samples_a_round
 
         costs = _costs(settings)
@@ -306,12 +286,10 @@ class GateMethod(Method):
         return fit_gate_policy(measures, split, costs or DEFAULT_COSTS)
 
     def plan_settings(self, preset: Preset) -> type[Any]:
-        """What the thresholds are made of."""
         del preset
-        return PlanCosts
+        return _PlanCosts
 
     def fit_plans(self, plans: PlanSet, preset: Preset, settings: Any) -> Fitted:
-        """A gate that guides a planning agent."""
         from suffice.policies.gate.fit import fit_gate
 
         costs = _costs(settings)
@@ -330,7 +308,6 @@ class GateMethod(Method):
         return Fitted(policy=GatePolicy(settings=chosen), lines=tuple(lines))
 
     def read(self, document: Mapping[str, Any], file: Path) -> GatePolicy:
-        """See :meth:`suffice.policies.method.PolicyKind.read`."""
         del file
         fields = Fields(document)
         fields.need("settings")
@@ -339,7 +316,7 @@ class GateMethod(Method):
         rounds, samples = fields.of("rounds", int), fields.of("samples", int)
         try:
             return GatePolicy(
-                settings=read_settings({**settings, **beside}),
+                settings=_read_settings({**settings, **beside}),
                 rounds=rounds,
                 samples=PUBLISHED_CANDIDATES if samples is None else samples,
             )
@@ -347,11 +324,10 @@ class GateMethod(Method):
             raise DataError(str(error), column="settings") from error
 
 
-METHOD = GateMethod()
+METHOD = _GateMethod()
 
 
-def read_settings(document: Mapping[str, Any]) -> GateSettings:
-    """The settings that :meth:`GateSettings.to_json` wrote."""
+def _read_settings(document: Mapping[str, Any]) -> GateSettings:
     fields = Fields(document)
     fields.need("weights")
     weights, costs = fields.part("weights"), fields.part("costs")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -52,7 +52,7 @@ LOOP_FACTS = ("model", "pipeline", "retriever", "pool", "prompt", "step", "tempe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitParts:
-    """Two disjoint sets of labelled questions: one divides the budget, the other sets thresholds."""
+    """Two disjoint sets of labeled questions: one divides the budget, the other sets thresholds."""
 
     optimize: Measures
     calibrate: Measures
@@ -72,7 +72,7 @@ class FitParts:
 
 
 def fit_parts(questions: TraceSet | Measures, split: str, settings: MiCPSettings) -> FitParts:
-    """The splits ``optimize`` and ``calibrate`` where the traces have both, else a division of ``split``."""
+    """Return the splits ``optimize`` and ``calibrate`` if the traces have both, else parts of ``split``."""
     measures = Measures.of(questions)
     refuse_without_gold(measures, "micp", "it promises how often its sets hold the right answer")
     traces = measures.traces
@@ -108,14 +108,8 @@ def fit_parts(questions: TraceSet | Measures, split: str, settings: MiCPSettings
                 "gold answers in both parts"
             )
     counts = [stated[CUT] for _, stated in read if stated]
-    cut = {name: sum(part[name] for part in counts) for name in counts[0]} if counts else {}
-    return FitParts(
-        optimize=optimize,
-        calibrate=calibration,
-        splits=splits,
-        how=how,
-        cut={CUT: cut} if cut else {},
-    )
+    cut = {CUT: {name: sum(part[name] for part in counts) for name in counts[0]}} if counts else {}
+    return FitParts(optimize=optimize, calibrate=calibration, splits=splits, how=how, cut=cut)
 
 
 # --- fitting --------------------------------------------------------------------------------------
@@ -162,19 +156,14 @@ def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolic
             "calibration_questions": held.n,
             "first_round_scores": {"values": values.tolist(), "counts": counts.tolist()},
         },
-        notes=(
-            *warned,
-            *filter_notes(draft),
-            *tie_notes(held, alpha, thresholds, preset),
-            *cluster_notes(draft, settings.clusters),
-        ),
+        notes=(*warned, *_notes(draft, held, alpha, thresholds, settings.clusters)),
     )
 
 
 def draft_policy(
     questions: Sequence[TraceSet | Measures], settings: MiCPSettings, preset: Preset = "corrected"
 ) -> MiCPPolicy:
-    """A policy without thresholds or filter, as these records allow it."""
+    """Return a policy for these records, without thresholds or filter."""
     parts = [Measures.of(part) for part in questions]
     records = [part.traces for part in parts]
     rounds = settings.rounds or min(DEFAULT_ROUNDS, *(record.n_rounds for record in records))
@@ -222,7 +211,7 @@ def _clusters(records: Sequence[TraceSet], by: Clustering | None, preset: Preset
 def _filter(
     calibration: TraceSet, preset: Preset, settings: MiCPSettings
 ) -> tuple[RelevanceFilter | None, bool]:
-    """The first stage, and whether the samples already come from what it leaves."""
+    """Return the first stage, and whether the samples already come from filtered passages."""
     stated = calibration.origin.run.get("passage_filter")
     if stated is not None:
         recorded = RelevanceFilter.from_json(stated)
@@ -242,7 +231,7 @@ def _filter(
 def _levels(
     data: Sampled, alpha: Fraction, preset: Preset, settings: MiCPSettings
 ) -> tuple[tuple[Fraction, ...], Allocation | None]:
-    """The error levels of rounds 1..T-1, and the search that found them unless given by hand."""
+    """Return the error levels of rounds 1..T-1, and their search unless they are set by hand."""
     if settings.allocation is None:
         options = {name: getattr(settings, name) for name in ("steps", "weight", "grid")}
         found = search_allocations(data, alpha, preset, (settings.objective,), **options)
@@ -267,7 +256,6 @@ def _levels(
 def _budget(
     thresholds: Stage2, allocation: Allocation | None, settings: MiCPSettings
 ) -> dict[str, Any]:
-    """How the errors are divided, for the policy file."""
     body: dict[str, Any] = {
         "rounds": [float(level) for level in thresholds.alpha_rounds],
         "answer_set": float(thresholds.alpha_final),
@@ -288,9 +276,9 @@ def _budget(
     }
 
 
-# --- what whoever uses a fitted policy must know ---------------------------------------------------
+# --- notes for users of a fitted policy ------------------------------------------------------------
 def unsampled_notes(held: Sampled) -> list[str]:
-    """Where no right answer was ever sampled, or nothing was."""
+    """Note a calibration without sampled right answers, or without samples."""
     if np.isnan(held.score).all():
         return [
             "the agreement of samples is undefined in every round of the calibration questions (one "
@@ -311,7 +299,7 @@ def few_notes(
     thresholds: Stage2,
     objective: Objective,
 ) -> list[str]:
-    """Where no threshold can fire before the last round, and what would change that."""
+    """Note thresholds that never fire before the last round, and the remedy."""
     if not thresholds.stops or any(stop.value > -math.inf for stop in thresholds.stops):
         return []
     budget = "the policy takes the full budget"
@@ -334,10 +322,30 @@ def few_notes(
     ]
 
 
-def tie_notes(held: Sampled, alpha: Fraction, thresholds: Stage2, preset: Preset) -> list[str]:
-    """How many stops strict thresholds lose to ties."""
-    if preset != "published":
-        return []
+def _notes(
+    policy: MiCPPolicy, held: Sampled, alpha: Fraction, thresholds: Stage2, asked: Clustering | None
+) -> Iterator[str]:
+    """Note a first stage without effect, ties at strict thresholds, and clusters unlike the paper's."""
+    chosen = policy.filter
+    if chosen is None:
+        yield (
+            "the first stage was skipped: the traces hold no relevance of passages, or no gold passages"
+        )
+    elif not policy.filtered:
+        needed = smallest_sample(Fraction(str(chosen.alpha)))
+        if chosen.values < needed:
+            published = chosen.preset == "published"
+            units = "right passages" if published else "questions with right passages"
+            yield (
+                f"the passage filter keeps everything: {chosen.values} {units} were retrieved, {needed} are "
+                f"needed for alpha_retrieval = {chosen.alpha:g}"
+            )
+        yield (
+            "the passage filter is not used live yet, since the samples come from unfiltered passages: "
+            "record other questions with --filter POLICY, then fit on those"
+        )
+    if policy.preset != "published":
+        return
     # what all of the budget would stop by, where a round has no threshold of its own
     values = [
         tied_threshold(held.score[~held.answerable[:, t], t], alpha, randomised=False).value
@@ -346,46 +354,14 @@ def tie_notes(held: Sampled, alpha: Fraction, thresholds: Stage2, preset: Preset
         for t, stop in enumerate(thresholds.stops)
     ]
     tied = (held.score[:, : len(values)] == values).any(axis=1)
-    if not tied.any():
-        return []
-    return [
-        f"ties: {int(tied.sum())} of {held.n} calibration questions lie exactly on a threshold, where "
-        "the published rule never stops; --preset corrected stops a random share of them"
-    ]
-
-
-def cluster_notes(policy: MiCPPolicy, asked: Clustering | None) -> list[str]:
-    """Where the published preset lacks the paper's clusters."""
-    if policy.preset != "published" or asked or policy.clusters.by == "embedding":
-        return []
-    return [
-        "the paper clusters samples by meaning; this record is not clustered so, and samples that "
-        "normalize alike count as one: type suffice signals TRACES --encoder minilm --cluster-cosine "
-        "--out TRACES2, and fit on that"
-    ]
-
-
-def filter_notes(policy: MiCPPolicy) -> list[str]:
-    """What became of the first stage."""
-    chosen = policy.filter
-    if chosen is None:
-        return [
-            "the first stage was skipped: the traces hold no relevance of passages, or no gold passages"
-        ]
-    if policy.filtered:
-        return []
-    notes = [
-        "the passage filter is not used live yet, since the samples come from unfiltered passages: "
-        "record other questions with --filter POLICY, then fit on those"
-    ]
-    needed = smallest_sample(Fraction(str(chosen.alpha)))
-    if chosen.values < needed:
-        units = (
-            "right passages" if chosen.preset == "published" else "questions with right passages"
+    if tied.any():
+        yield (
+            f"ties: {int(tied.sum())} of {held.n} calibration questions lie exactly on a threshold, where "
+            "the published rule never stops; --preset corrected stops a random share of them"
         )
-        few = (
-            f"the passage filter keeps everything: {chosen.values} {units} were retrieved, {needed} are "
-            f"needed for alpha_retrieval = {chosen.alpha:g}"
+    if not asked and policy.clusters.by != "embedding":
+        yield (
+            "the paper clusters samples by meaning; this record is not clustered so, and samples that "
+            "normalize alike count as one: type suffice signals TRACES --encoder minilm --cluster-cosine "
+            "--out TRACES2, and fit on that"
         )
-        notes.insert(0, few)
-    return notes

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -67,43 +67,15 @@ _ENTROPY, _TOP = "normalized_entropy", "top_cluster_confidence"
 
 @dataclass(frozen=True, kw_only=True)
 class MiCPPolicy:
-    """Stops at the first round whose threshold fires, else at round ``rounds``.
+    """Stops at the first round whose threshold fires, else at round ``rounds``, T.
 
-    Parameters
-    ----------
-    alpha
-        Promised: the answer set covers the right answer with probability at least 1 - alpha.
-    rounds
-        T, the full budget.
-    samples
-        m, how many answers a round it was calibrated on.
-    stops
-        A threshold for each of rounds 1..T-1, on :attr:`score <stop_on>`.
-    final
-        Clusters at least this confident enter the answer set; -inf: all.
-    stop_on
-        ``entropy``: a round's score is its normalised entropy. ``top-confidence``: minus the
-        confidence of its most confident cluster. Low scores stop.
-    penalty
-        lambda: a cluster's confidence is its share of the samples minus lambda times the round's
-        normalised entropy (Eq. 5); where that is undefined the share alone.
-    clusters
-        How samples are clustered.
-    match
-        When a sample is right. Read by fitting and scoring only.
-    filter
-        The first stage; applied live where ``filtered``. ``None``: the policy has none.
-    filtered
-        Whether the samples it was calibrated on come from the filtered passages.
-    seed
-        Of the lots that break ties.
-    budget, fitted_on, notes
-        How the errors are divided, where the thresholds come from and what to know; decide nothing.
-
-    Raises
-    ------
-    UsageError
-        When built: numbers outside their range, or another number of thresholds than rounds ask for.
+    The answer set covers the right answer with probability at least 1 - ``alpha``. Rounds 1..T-1 have a
+    threshold each in ``stops``, and low scores stop: the normalized entropy of the ``samples`` of a round,
+    or minus the confidence of its top cluster (``stop_on``). A cluster's confidence is its share of the
+    samples minus ``penalty`` (lambda) times the normalized entropy (Eq. 5), or the share alone where the
+    entropy is undefined. Clusters of confidence ``final`` or more enter the answer set. ``filter`` is the
+    first stage; ``filtered``: the samples of the calibration come from the filtered passages. Lots of
+    ``seed`` break ties. ``match`` says when a sample is right; only fitting and scoring read it.
     """
 
     alpha: float
@@ -150,20 +122,20 @@ class MiCPPolicy:
 
     @property
     def signals(self) -> tuple[str, ...]:
-        """Names of the signals it reads."""
+        """Names of its signals."""
         if self.stop_on == "entropy":
             return (_ENTROPY,)
         return (_TOP, _ENTROPY) if self.penalty else (_TOP,)
 
     @cached_property
     def specs(self) -> tuple[SignalSpec, ...]:
-        """Declarations of those signals, over its clusters."""
+        """Definitions of its signals, over its clusters."""
         make = {_ENTROPY: entropy_signal, _TOP: top_cluster_signal}
         return tuple(make[name](self.clusters.by) for name in self.signals)
 
     @property
     def needs(self) -> LoopNeeds:
-        """Samples as it was calibrated on, clustered alike, after its passage filter."""
+        """Samples as in its calibration: their number, their clusters and its passage filter."""
         by_meaning = self.clusters.by == "embedding"
         return loop_needs(
             self.specs,
@@ -192,16 +164,9 @@ class MiCPPolicy:
         )
 
     @property
-    def weight(self) -> float:
-        """The composite objective's lambda that it was fitted with."""
-        return float(self.budget.get("weight", UNSTATED_WEIGHT))
-
-    @property
     def _summary(self) -> str:
-        rounds = "; ".join(
-            f"round {number}: {_shown(stop, self._score_name)}"
-            for number, stop in enumerate(self.stops, 1)
-        )
+        shown = (_shown(stop, self._score_name) for stop in self.stops)
+        rounds = "; ".join(f"round {number}: {stop}" for number, stop in enumerate(shown, 1))
         enters = "every cluster" if self.final == -math.inf else f"confidence >= {self.final:.4g}"
         return f"{rounds or 'no early stop'}; answer set: {enters}"
 
@@ -219,14 +184,14 @@ class MiCPPolicy:
 
     # --- deciding --------------------------------------------------------------------------------
     def scores(self, table: PolicyTable) -> Array:
-        """What its thresholds are compared with, (n_questions, n_rounds); low stops, NaN never."""
+        """Return the scores that thresholds compare, (n_questions, n_rounds); low stops, NaN never."""
         if self.stop_on == "entropy":
             return table.signal(_ENTROPY)
         top = table.signal(_TOP)
         return -(top - self.penalty * table.signal(_ENTROPY) if self.penalty else top)
 
     def explain(self, table: PolicyTable, question: int, round_number: int) -> Explanation:
-        """The round's score against its threshold, or that the full budget is spent."""
+        """Compare the round's score with its threshold, or say that the full budget is spent."""
         at = question, round_number - 1
         shown = {name: known(float(table.signal(name)[at])) for name in self.signals}
         if round_number >= self.rounds:
@@ -257,18 +222,18 @@ class MiCPPolicy:
         return "normalized entropy" if self.stop_on == "entropy" else "-top confidence"
 
     def fires(self, table: PolicyTable) -> Mask:
-        """Where the round's threshold fires, and from the full budget on."""
+        """Return where the round's threshold fires, and all rounds from the full budget on."""
         fires = self._below(table)
         fires[:, self.rounds - 1 :] = True
         return fires
 
     def fired(self, table: PolicyTable) -> NDArray[np.int16]:
-        """The first round whose threshold fires, (n_questions,); 0 where none does."""
+        """Return the first round whose threshold fires, (n_questions,); 0: none does."""
         below = self._below(table)
         return np.where(below.any(axis=1), below.argmax(axis=1) + 1, 0).astype(np.int16)
 
     def _below(self, table: PolicyTable) -> Mask:
-        """Where a score is below its round's threshold, or tied with it and the lot says so."""
+        """Return where a score is below its threshold, or tied with it and drawn by lot."""
         scores = self.scores(table)
         below = np.zeros((table.n_rounds, table.n_questions), np.bool_).T
         for number in range(1, min(self.rounds - 1, table.n_rounds) + 1):
@@ -282,7 +247,7 @@ class MiCPPolicy:
 
     # --- the answer set --------------------------------------------------------------------------
     def confidences(self, finished: Round) -> Iterator[tuple[SampleCluster, float]]:
-        """A round's clusters that are answers, each with its confidence (Eq. 5)."""
+        """Yield the clusters of a round that are answers, with their confidence (Eq. 5)."""
         clusters = sample_clusters(finished, self.clusters.by)
         drawn = sum(cluster.size for cluster in clusters)
         entropy = 0.0
@@ -294,10 +259,10 @@ class MiCPPolicy:
                 yield cluster, cluster.size / drawn - self.penalty * entropy
 
     def answer_set(self, rounds: Sequence[Round], *, stopped: bool) -> AnswerSet:
-        """Every confident cluster of these rounds, equal ones merged, most confident first.
+        """Return the confident clusters of these rounds, most confident first.
 
-        Clusters of different rounds are equal when they share a member. "Can't Answer" is added
-        unless the policy ``stopped`` the loop before its full budget.
+        Clusters of different rounds merge if they share a member. The set also holds "Can't Answer" unless
+        the policy ``stopped`` the loop before its full budget.
         """
         merged: list[tuple[SetMember, frozenset[str]]] = []  # with every normalised form of it
         for number, finished in enumerate(rounds, start=1):
@@ -320,13 +285,13 @@ class MiCPPolicy:
     def recorded_sets(
         self, traces: TraceSet, table: PolicyTable, stops: NDArray[np.int16]
     ) -> RecordedSets:
-        """The sets of recorded questions at these stop rounds (n_questions,), scored."""
+        """Return the sets of recorded questions at these stop rounds (n_questions,), scored."""
         from suffice.policies.micp.sampled_answers import recorded_sets
 
         return recorded_sets(self, traces, table, stops)
 
     def document(self) -> dict[str, Any]:
-        """What its file says."""
+        """Return the contents of its file."""
         body: dict[str, Any] = {
             "preset": self.preset,
             "alpha": self.alpha,
@@ -335,9 +300,7 @@ class MiCPPolicy:
             "stop_on": self.stop_on,
             "penalty": self.penalty,
             "clusters": {
-                name: value
-                for name in ("by", "cosine", "encoder")
-                if (value := getattr(self.clusters, name)) is not None
+                name: value for name, value in asdict(self.clusters).items() if value is not None
             },
             "match": {"score": "em"}
             if self.match.f1 is None
@@ -368,9 +331,7 @@ def _shown(threshold: Threshold, name: str) -> str:
 
 
 # --- the method -----------------------------------------------------------------------------------
-class MiCP(Method):
-    """See :class:`suffice.policies.method.Method`."""
-
+class _MiCP(Method):
     name = "micp"
     summary = "stop when samples agree, and return an answer set with a promised coverage"
     source = "paper 3"
@@ -383,13 +344,11 @@ class MiCP(Method):
     options = MiCPSettings
 
     def fit(self, measures: Measures, preset: Preset, settings: Any, split: str) -> MiCPPolicy:
-        """Fit on the splits ``optimize`` and ``calibrate``, or on a division of ``split``."""
         from suffice.policies.micp.fit import fit_on, fit_parts
 
         return fit_on(fit_parts(measures, split, settings), preset, settings)
 
     def read(self, document: Mapping[str, Any], file: Path) -> MiCPPolicy:
-        """See :meth:`suffice.policies.method.PolicyKind.read`."""
         del file
         fields = Fields(document)
         fields.need("alpha", "rounds", "samples", "stops", "answer_set")
@@ -432,9 +391,8 @@ def _read_stop(stop: object) -> Threshold:
 
 
 def _or_below_all(document: Mapping[str, Any], name: str) -> float:
-    """A threshold; null lies below everything."""
     value = document.get(name)
     return -math.inf if value is None else finite(value, name)
 
 
-METHOD = MiCP()
+METHOD = _MiCP()

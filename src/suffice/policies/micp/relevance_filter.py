@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any, Literal, get_args
@@ -24,12 +24,12 @@ from suffice.trace.lazy import LazyTable
 from suffice.trace.rounds.records import Passage
 from suffice.trace.rounds.trace_set import TraceSet
 
-Relevance = Literal["score", "rerank_score"]
+Relevance = Literal["rerank_score", "score"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelevanceFilter:
-    """Keeps passages whose relevance is at least ``threshold``; a ``contracts.PassageFilter``."""
+    """A passage filter that keeps passages of relevance ``threshold`` or more."""
 
     threshold: float
     relevance: Relevance
@@ -39,33 +39,34 @@ class RelevanceFilter:
     question_ids: tuple[str, ...] = ()
 
     def keep(self, passages: Sequence[Passage]) -> tuple[Passage, ...]:
-        """Those at least that relevant, in the order given."""
+        """Return the passages of at least this relevance, in the same order."""
         if self.threshold == -math.inf:
             return tuple(passages)
-        return tuple(passage for passage in passages if self._of(passage) >= self.threshold)
-
-    def _of(self, passage: Passage) -> float:
-        value = getattr(passage, self.relevance)
-        if value is None:
-            raise DataError(
-                f"passage {passage.id!r} has none, and the filter was calibrated on it; use the "
-                "retriever the filter was fitted with",
-                column=f"passages.{self.relevance}",
-            )
-        return float(value)
+        kept = []
+        for passage in passages:
+            value = getattr(passage, self.relevance)
+            if value is None:
+                raise DataError(
+                    f"passage {passage.id!r} has none, and the filter was calibrated on it; use the "
+                    "retriever the filter was fitted with",
+                    column=f"passages.{self.relevance}",
+                )
+            if float(value) >= self.threshold:
+                kept.append(passage)
+        return tuple(kept)
 
     def to_json(self) -> dict[str, Any]:
-        """Its part of a policy file; a threshold of null keeps everything."""
+        """Return its part of a policy file; a threshold of null keeps everything."""
         least = None if self.threshold == -math.inf else self.threshold
         return {**asdict(self), "threshold": least, "question_ids": list(self.question_ids)}
 
     def stated(self) -> dict[str, Any]:
-        """What a recording says of it: everything but whose passages it was calibrated on."""
+        """Return its part of a run document: everything but the ids of its calibration."""
         return {name: value for name, value in self.to_json().items() if name != "question_ids"}
 
     @classmethod
     def from_json(cls, document: object) -> RelevanceFilter:
-        """A filter from its part of a policy file or of a run document."""
+        """Read a filter from its part of a policy file or of a run document."""
         if not isinstance(document, Mapping):
             raise DataError(
                 f"a passage filter is an object, found {document!r:.80}", column="filter"
@@ -82,29 +83,19 @@ class RelevanceFilter:
         )
 
 
-_NAMES: tuple[Relevance, ...] = ("rerank_score", "score")
-
-
 def scored_by(traces: TraceSet) -> Relevance | None:
-    """Which relevance every recorded passage carries, the reranker's first; ``None``: neither."""
+    """Return the relevance that all recorded passages have, the reranker's first; ``None``: neither."""
     if not traces.has("passages"):
         return None
     passages = RoundColumns(traces).lists("passages")
     if not passages.lengths.any():
         return None
-    return next((name for name in _NAMES if not passages.field(name).null_count), None)
-
-
-def _parts(traces: TraceSet, *columns: str) -> Iterator[TraceSet]:
-    """Blocks of what lies in memory; else the whole, of which no more is read than is asked for."""
-    if isinstance(traces.table, LazyTable):
-        return iter((traces,))
-    return blocks(only_columns(traces, *columns))
+    return next((name for name in get_args(Relevance) if not passages.field(name).null_count), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relevances:
-    """Relevance of the right passages that were retrieved and of all shown, best over rounds."""
+    """Relevance of the retrieved right passages and of all shown passages, best over rounds."""
 
     relevance: Relevance
     n: int
@@ -115,25 +106,23 @@ class Relevances:
 
     @classmethod
     def read(cls, traces: TraceSet, relevance: Relevance) -> Relevances:
-        """Of a record all of whose passages carry it; undefined ones count as the least."""
+        """Read a record whose passages all have this relevance; undefined values count as the least."""
         parts, start = [], 0
-        for block in _parts(traces, "passages", "refound", "gold_passage_ids"):
+        some: Iterable[TraceSet] = (traces,)  # a lazy record reads no more than is asked for
+        if not isinstance(traces.table, LazyTable):
+            some = blocks(only_columns(traces, "passages", "refound", "gold_passage_ids"))
+        for block in some:
             parts.append(_best(block, relevance, start))
             start += block.n_questions
-        gold, gold_question, shown, shown_question = (
-            np.concatenate(columns) for columns in zip(*parts, strict=True)
-        )
-        return cls(
-            relevance=relevance,
-            n=traces.n_questions,
-            gold=gold,
-            gold_question=gold_question,
-            shown=shown,
-            shown_question=shown_question,
-        )
+        names = ("gold", "gold_question", "shown", "shown_question")
+        columns = {
+            name: np.concatenate(of)
+            for name, of in zip(names, zip(*parts, strict=True), strict=True)
+        }
+        return cls(relevance=relevance, n=traces.n_questions, **columns)
 
     def values(self, chosen: Mask, preset: Preset) -> Array:
-        """What a filter is calibrated on, of the ``chosen`` questions (n,)."""
+        """Return the calibration values of the ``chosen`` questions (n,)."""
         here = chosen[self.gold_question]
         # passages of one question are not exchangeable with each other
         if preset == "published":
@@ -143,7 +132,7 @@ class Relevances:
         return least[least < np.inf]
 
     def kept(self, chosen: Mask, threshold: float) -> Retention:
-        """What a threshold leaves of the ``chosen`` questions (n,), each passage by its best turn."""
+        """Return the effect of a threshold on the ``chosen`` questions (n,), passages by their best round."""
         here = chosen[self.gold_question]
         of = np.bincount(self.gold_question[here], minlength=self.n)
         some = np.bincount(self.gold_question[here & (self.gold >= threshold)], minlength=self.n)
@@ -161,7 +150,7 @@ _Best = tuple[Array, NDArray[np.intp], Array, NDArray[np.intp]]
 
 
 def _best(traces: TraceSet, relevance: Relevance, start: int) -> _Best:
-    """Right passages that were retrieved and all shown, each beside its question, counted from ``start``."""
+    """Return retrieved right passages and all shown ones with their questions, counted from ``start``."""
     rounds = RoundColumns(traces)
     shown, again = rounds.lists("passages"), rounds.lists("refound")
     wanted = Ragged.of(traces.first_rounds("gold_passage_ids"))
@@ -196,7 +185,7 @@ def _best(traces: TraceSet, relevance: Relevance, start: int) -> _Best:
 def fit_filter(
     traces: TraceSet, alpha: Fraction, preset: Preset, relevance: Relevance
 ) -> RelevanceFilter:
-    """The floor(alpha (N + 1))-th smallest of :meth:`Relevances.values`."""
+    """Fit the threshold: the floor(alpha (N + 1))-th smallest of :meth:`Relevances.values`."""
     held = Relevances.read(traces, relevance)
     values = held.values(np.ones(held.n, bool), preset)
     return RelevanceFilter(

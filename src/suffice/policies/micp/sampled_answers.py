@@ -12,6 +12,7 @@ from suffice.contracts import AnswerSet, PolicyTable, RecordedSets
 from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
 from suffice.measures.scores import gold_answers
+from suffice.policies.micp.micp_settings import UNSTATED_WEIGHT
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_filter import retention, scored_by
 from suffice.policies.micp.stage2 import Sampled, evaluate_stops
@@ -33,7 +34,7 @@ from suffice.trace.rounds.trace_set import TraceSet
 def read_samples(
     questions: TraceSet | Measures, draft: MiCPPolicy, scores: Array | None = None
 ) -> Sampled:
-    """Scores and confidences of right clusters, for questions all of which are labelled."""
+    """Return scores and confidences of right clusters for labeled questions."""
     measures = Measures.of(questions)
     traces = measures.traces
     if scores is None:
@@ -42,7 +43,7 @@ def read_samples(
     score = np.full((n, rounds), np.nan)
     there = min(rounds, traces.n_rounds)
     score[:, :there] = scores[:, :there]
-    (shares,) = measures.derived(RightShares(draft.clusters.by, draft.match, rounds))
+    (shares,) = measures.derived(_RightShares(draft.clusters.by, draft.match, rounds))
     shares = shares[:, :there]
     if draft.penalty:
         spread = measures.signals([entropy_signal(draft.clusters.by)]).signal("normalized_entropy")
@@ -57,7 +58,7 @@ def read_samples(
 
 
 @dataclass(frozen=True, slots=True)
-class RightShares:
+class _RightShares:
     """The share of the largest right cluster among a round's samples, (n_questions, at most ``rounds``)."""
 
     by: Clustering
@@ -65,7 +66,6 @@ class RightShares:
     rounds: int
 
     def __call__(self, traces: TraceSet) -> Array:
-        """Those of the rounds of a record."""
         shares = np.full((min(self.rounds, traces.n_rounds), traces.n_questions), np.nan).T
         start = 0
         for block in blocks(only_columns(traces, "gold_answers", "samples", "sample_clusters")):
@@ -95,7 +95,7 @@ class RightShares:
 
 
 def samples_a_round(measures: Measures, rounds: int) -> int:
-    """m, the same in every round up to T of every question."""
+    """Return m, the number of samples in every round up to T of every question."""
     traces = measures.traces
     if not traces.has("samples"):
         raise UsageError(
@@ -125,7 +125,7 @@ def samples_a_round(measures: Measures, rounds: int) -> int:
 def recorded_sets(
     policy: MiCPPolicy, traces: TraceSet, table: PolicyTable, stops: NDArray[np.int16]
 ) -> RecordedSets:
-    """The sets of every question at its stop round (n_questions,), and whether they held."""
+    """Return the sets of every question at its stop round (n_questions,), scored."""
     fired = policy.fired(table)
     answerable = labelled(traces)
     covered = objective = None
@@ -135,7 +135,7 @@ def recorded_sets(
         cut = np.where(stops < traces.last_rounds, stops, policy.rounds)
         worth = evaluate_stops(data, fired[answerable], policy.final, at_most=cut[answerable])
         covered = worth.covered
-        objective = worth.composite(policy.weight)
+        objective = worth.composite(float(policy.budget.get("weight", UNSTATED_WEIGHT)))
     chosen, dropped = policy.filter, traces.origin.run.get("passage_filter")
     kept = None
     if chosen is not None and dropped is None and scored_by(traces) == chosen.relevance:

@@ -28,7 +28,7 @@ _MOST_SCALINGS, _DECIMALS = 60, 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampled:
-    """What the samples of n questions over T rounds say: scores, right confidences and lots, each (n, T)."""
+    """Samples of n questions over T rounds: scores, confidences of right answers and lots, each (n, T)."""
 
     score: Array
     best_gold: Array
@@ -36,7 +36,7 @@ class Sampled:
 
     @property
     def n(self) -> int:
-        """How many questions."""
+        """Number of questions."""
         return len(self.score)
 
     @property
@@ -46,18 +46,11 @@ class Sampled:
 
     @property
     def answerable(self) -> Mask:
-        """(n, T): whether the right answer was sampled in rounds 1..t (A_i,t)."""
+        """Whether rounds 1..t sampled the right answer (A_i,t), (n, T)."""
         return self.best_gold > -math.inf
 
-    @property
-    def first_gold(self) -> Array:
-        """(n,): its confidence at the first round that samples it; -inf where none does."""
-        sampled = self.answerable
-        first = np.where(sampled.any(axis=1), sampled.argmax(axis=1), self.rounds - 1)
-        return np.asarray(self.best_gold[np.arange(self.n), first])
-
     def take(self, chosen: Mask | NDArray[np.intp]) -> Sampled:
-        """Those questions."""
+        """Return some of the questions."""
         return Sampled(
             score=self.score[chosen], best_gold=self.best_gold[chosen], draws=self.draws[chosen]
         )
@@ -78,7 +71,7 @@ class Stage2:
 def calibrate(
     data: Sampled, alpha: Fraction, alpha_rounds: Sequence[Fraction], preset: Preset
 ) -> Stage2:
-    """Thresholds for these error levels of rounds 1..T-1; the answer set gets what ``alpha`` leaves.
+    """Return thresholds for these error levels of rounds 1..T-1; the answer set gets the rest of ``alpha``.
 
     Levels that overspend ``alpha`` on these questions are all scaled down alike, until the answer set
     is left nothing. A level that can stop nobody is 0 and spends nothing: in ``published`` one whose
@@ -110,14 +103,14 @@ def calibrate(
 
 
 def calibrate_without_stopping(data: Sampled, alpha: Fraction, preset: Preset) -> Stage2:
-    """The baseline: every question takes the full budget, and the answer set gets all of ``alpha``."""
+    """Return the baseline: full budget for every question, all of ``alpha`` for the answer set."""
     return calibrate(data, alpha, (Fraction(0),) * (data.rounds - 1), preset)
 
 
 def _thresholds(
     data: Sampled, alpha: Fraction, levels: Sequence[Fraction], preset: Preset, *, give_back: bool
 ) -> tuple[Stage2, Fraction]:
-    """Thresholds at these levels, and what the rounds spend of ``alpha``."""
+    """Return thresholds at these levels, and the share of ``alpha`` that the rounds spend."""
     corrected, answerable = preset == "corrected", data.answerable
     running, at = np.ones(data.n, bool), np.full(data.n, data.rounds - 1)
     sizes: list[int] = []
@@ -139,7 +132,8 @@ def _thresholds(
         spent += used[-1] * among
     left = max(alpha - spent, Fraction(0))
     if corrected:
-        confidence = data.first_gold[answerable[:, -1]]
+        first = answerable.argmax(axis=1)  # the first round that samples the right answer
+        confidence = data.best_gold[np.arange(data.n), first][answerable[:, -1]]
         left *= Fraction(data.n + 1, len(confidence) + 1)
     else:
         confidence = data.best_gold[np.arange(data.n), at]
@@ -164,23 +158,18 @@ def _share(part: int, whole: int) -> Fraction:
 
 
 def budget_spent(data: Sampled, alpha_rounds: Sequence[Fraction], preset: Preset) -> Fraction:
-    """How much of the error budget these levels of rounds 1..T-1 spend on these questions."""
+    """Return the error budget that these levels of rounds 1..T-1 spend on these questions."""
     return _thresholds(data, Fraction(1), alpha_rounds, preset, give_back=False)[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """What thresholds do to n questions."""
+    """Effect of thresholds on n questions."""
 
     stop: NDArray[np.int64]
     early: Mask
     covered: Mask
     answerable: Mask
-
-    @property
-    def coverage(self) -> float:
-        """Share of the questions covered."""
-        return float(self.covered.mean())
 
     @property
     def mean_rounds(self) -> float:
@@ -223,7 +212,7 @@ class Evaluation:
         return self.mean_rounds - weight * float(gain)
 
     def objective(self, name: Objective, weight: float) -> float:
-        """The objective of that name; low is good."""
+        """Return the objective of this name; low is good."""
         if name == "composite":
             return self.composite(weight)
         if name == "composite-rates":
@@ -232,7 +221,7 @@ class Evaluation:
 
 
 def evaluate(data: Sampled, thresholds: Stage2) -> Evaluation:
-    """Stop every question by the thresholds and look whether its answer set covers it."""
+    """Stop every question by the thresholds and test its answer set."""
     fires = np.zeros((data.n, data.rounds), bool)
     for t, stop in enumerate(thresholds.stops):
         fires[:, t] = stop.fires(data.score[:, t], data.draws[:, t])
@@ -247,7 +236,7 @@ def evaluate_stops(
     *,
     at_most: NDArray[np.integer] | None = None,
 ) -> Evaluation:
-    """The same for the rounds (n,), 1-based, at which a threshold fired (0: none did)."""
+    """Test the answer sets of questions whose thresholds fired at these rounds (n,); 0: none fired."""
     stop = np.where(fired > 0, fired, data.rounds).astype(np.int64)
     early = fired > 0
     if at_most is not None:
@@ -267,7 +256,7 @@ _MOST_POINTS = 11**3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """The chosen error levels of rounds 1..T-1 and what they scored where they were chosen."""
+    """The chosen error levels of rounds 1..T-1 and their objective on the same questions."""
 
     levels: tuple[Fraction, ...]
     shares: tuple[Fraction, ...]
@@ -276,14 +265,14 @@ class Allocation:
 
 
 def divisions(parts: int, steps: int) -> Iterator[tuple[Fraction, ...]]:
-    """Every way to give ``parts`` receivers multiples of 1 / steps that add up to at most 1."""
+    """Yield every way to give ``parts`` receivers multiples of 1 / steps that add up to at most 1."""
     for bars in itertools.combinations(range(steps + parts), parts):
         ends = (-1, *bars)
         yield tuple(Fraction(bar - end - 1, steps) for end, bar in itertools.pairwise(ends))
 
 
 def box(parts: int, steps: int) -> Iterator[tuple[Fraction, ...]]:
-    """Every combination of multiples of 1 / steps in [0, 1], of fewer steps where they are too many."""
+    """Return all combinations of multiples of 1 / steps in [0, 1]; too many: of fewer steps."""
     most = max(int(_MOST_POINTS ** (1 / max(parts, 1)) + 1e-9) - 1, 1)
     steps = min(steps, most) if (steps + 1) ** parts > _MOST_POINTS else steps
     return itertools.product([Fraction(count, steps) for count in range(steps + 1)], repeat=parts)
@@ -292,21 +281,20 @@ def box(parts: int, steps: int) -> Iterator[tuple[Fraction, ...]]:
 def levels_of_shares(
     data: Sampled, alpha: Fraction, shares: Sequence[Fraction], preset: Preset
 ) -> tuple[Fraction, ...]:
-    """The error levels by which rounds spend these shares of ``alpha`` on these questions.
+    """Return the error levels by which rounds spend these shares of ``alpha`` on these questions.
 
-    A level counts only the questions whose right answer has not been sampled: the fewer they are, the
-    higher a level the same share buys. Levels are cut to six decimals, downwards, and to 1.
+    A level counts only questions whose right answer was not sampled yet: the fewer they are, the higher the
+    level for the same share. Levels are rounded down to six decimals, and are at most 1.
     """
-    running = np.ones(data.n, bool)
+    running = np.ones(data.n, bool)  # in the corrected preset no stop selects
     answerable = data.answerable
     levels = []
     for t, share in enumerate(shares):
-        group = running & ~answerable[:, t] if preset == "published" else ~answerable[:, t]
+        group = running & ~answerable[:, t]
         size = int(group.sum())
+        among = Fraction(size + 1, data.n + 1)
         if preset == "published":
             among = Fraction(size, int(running.sum())) if running.any() else Fraction(1)
-        else:
-            among = Fraction(size + 1, data.n + 1)
         # nobody left to wrong: any level spends nothing, and no threshold comes of it
         decimals = math.floor(share * alpha / among * _CUT) if among else 0
         level = min(Fraction(decimals, _CUT), Fraction(1))
@@ -327,12 +315,11 @@ def search_allocations(
     steps: int = 10,
     grid: Grid = "box",
 ) -> dict[Objective, Allocation]:
-    """The levels with the least objective, calibrated and scored on ``data`` alone, for each objective.
+    """Return the levels of least objective, calibrated and scored on ``data`` alone, by objective.
 
-    ``box``: every round's level is a multiple of ``alpha / steps`` up to ``alpha``, however the others
-    are, unless they overspend; fewer steps where more than 1,331 points would be tried. ``shares``:
-    ``alpha`` is divided in ``steps`` parts among rounds 1..T-1 and the answer set. Of equal ones that
-    wins which leaves the answer set most, then the first.
+    ``box``: every round's level is any multiple of ``alpha / steps`` up to ``alpha`` that does not
+    overspend; fewer steps beyond 1,331 points. ``shares``: ``alpha`` is divided in ``steps`` parts among
+    rounds 1..T-1 and the answer set. Ties go to the levels that leave the answer set most, then to the first.
     """
     best: dict[Objective, tuple[tuple[float, Fraction], Allocation]] = {}
     tried, parts = 0, data.rounds - 1

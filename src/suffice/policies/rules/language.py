@@ -24,8 +24,8 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache, reduce
-from typing import Any
+from functools import lru_cache, reduce
+from typing import Any, Literal
 
 import numpy as np
 
@@ -72,14 +72,6 @@ class SignalRef:
 
 
 @dataclass(frozen=True, slots=True)
-class RoundNumber:
-    """The 1-based round."""
-
-    def __str__(self) -> str:
-        return "round"
-
-
-@dataclass(frozen=True, slots=True)
 class Calibrated:
     """The fitted map of a signal to P(EM = 1)."""
 
@@ -90,22 +82,17 @@ class Calibrated:
 
 
 @dataclass(frozen=True, slots=True)
-class BaseRate:
-    """The mean EM of the round on the fitting split."""
+class Variable:
+    """The 1-based round, its mean EM on the fitting split, or a draw in [0, 1) of each question."""
+
+    text: Literal["round", "base_rate()", "coin()"]
 
     def __str__(self) -> str:
-        return "base_rate()"
+        return self.text
 
 
-@dataclass(frozen=True, slots=True)
-class Coin:
-    """A draw of the question's own, in [0, 1)."""
-
-    def __str__(self) -> str:
-        return "coin()"
-
-
-Operand = Number | SignalRef | RoundNumber | Calibrated | BaseRate | Coin
+ROUND, BASE_RATE, COIN = Variable("round"), Variable("base_rate()"), Variable("coin()")
+Operand = Number | SignalRef | Calibrated | Variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,8 +235,6 @@ def _joined(kind: type[And] | type[Or], items: list[Expression]) -> Expression:
 
 
 class _Reader:
-    """The rule's tree of a tree of Python's."""
-
     def __init__(self, text: str) -> None:
         self._text = text
 
@@ -313,11 +298,11 @@ class _Reader:
     def _operand(self, node: ast.expr) -> Operand:
         match node:
             case ast.Name("round"):
-                return RoundNumber()
+                return ROUND
             case ast.Call(ast.Name("base_rate"), [], []):
-                return BaseRate()
+                return BASE_RATE
             case ast.Call(ast.Name("coin"), [], []):
-                return Coin()
+                return COIN
             case ast.Call(ast.Name("calibrated"), [of], []):
                 return Calibrated(self._signal(of))
             case ast.UnaryOp(ast.USub(), ast.Constant() as value):
@@ -415,9 +400,9 @@ def first_round(expression: Expression) -> int:
     first = 1
     for part in expression.items if isinstance(expression, And) else (expression,):
         match part:
-            case Compare(RoundNumber(), ">=" | "==", Number(value)):
+            case Compare(Variable("round"), ">=" | "==", Number(value)):
                 first = max(first, math.ceil(value))
-            case Compare(RoundNumber(), ">", Number(value)):
+            case Compare(Variable("round"), ">", Number(value)):
                 first = max(first, math.floor(value) + 1)
             case StableFor(item, rounds):
                 first = max(first, first_round(item) + rounds - 1)
@@ -452,29 +437,25 @@ def comparisons(expression: Expression) -> Iterator[Compare]:
 
 def check_reachable(expression: Expression, specs: Mapping[str, SignalSpec]) -> None:
     """Refuse a comparison that no value of its signals can make true."""
-    for comparison in comparisons(expression):
-        _check_compare(comparison, specs)
-
-
-def _check_compare(compare: Compare, specs: Mapping[str, SignalSpec]) -> None:
-    left, right = _range(compare.left, specs), _range(compare.right, specs)
-    if isinstance(compare.left, Number) and isinstance(compare.right, Number):
-        raise UsageError(f"'{compare}' compares two numbers; name a signal on one side")
-    reachable = {
-        "<": left[0] < right[1],
-        "<=": left[0] <= right[1],
-        ">": left[1] > right[0],
-        ">=": left[1] >= right[0],
-        "==": left[0] <= right[1] and right[0] <= left[1],
-        "!=": not left[0] == left[1] == right[0] == right[1],
-    }[compare.operator]
-    if not reachable:
-        ranges = "; ".join(
-            f"{side} lies in [{low:g}, {high:g}]"
-            for side, (low, high) in ((compare.left, left), (compare.right, right))
-            if not isinstance(side, Number)
-        )
-        raise UsageError(f"'{compare}' can never hold: {ranges}")
+    for compare in comparisons(expression):
+        left, right = _range(compare.left, specs), _range(compare.right, specs)
+        if isinstance(compare.left, Number) and isinstance(compare.right, Number):
+            raise UsageError(f"'{compare}' compares two numbers; name a signal on one side")
+        reachable = {
+            "<": left[0] < right[1],
+            "<=": left[0] <= right[1],
+            ">": left[1] > right[0],
+            ">=": left[1] >= right[0],
+            "==": left[0] <= right[1] and right[0] <= left[1],
+            "!=": not left[0] == left[1] == right[0] == right[1],
+        }[compare.operator]
+        if not reachable:
+            ranges = "; ".join(
+                f"{side} lies in [{low:g}, {high:g}]"
+                for side, (low, high) in ((compare.left, left), (compare.right, right))
+                if not isinstance(side, Number)
+            )
+            raise UsageError(f"'{compare}' can never hold: {ranges}")
 
 
 def _range(operand: Operand, specs: Mapping[str, SignalSpec]) -> tuple[float, float]:
@@ -483,9 +464,9 @@ def _range(operand: Operand, specs: Mapping[str, SignalSpec]) -> tuple[float, fl
             return value, value
         case SignalRef(name):
             return specs[name].low, specs[name].high
-        case RoundNumber():
+        case Variable("round"):
             return 1.0, math.inf
-        case Calibrated() | BaseRate() | Coin():
+        case Calibrated() | Variable():
             return 0.0, 1.0
 
 
@@ -503,11 +484,6 @@ class RuleColumns:
     base_rates: Array | None = None
     question_ids: Sequence[str] = ()
 
-    @cached_property
-    def coins(self) -> Array:
-        """Every question's own draw, (n_questions,)."""
-        return lots("coin", self.question_ids)
-
     def value(self, operand: Operand) -> Value:
         """Of any operand, NaN where undefined."""
         match operand:
@@ -517,12 +493,12 @@ class RuleColumns:
                 return self.signals[name]
             case Calibrated(name):
                 return self.calibrations[name]
-            case RoundNumber():
+            case Variable("round"):
                 return np.arange(1, self.shape[1] + 1)
-            case BaseRate():
+            case Variable("base_rate()"):
                 return np.nan if self.base_rates is None else self.base_rates
-            case Coin():
-                return self.coins[:, None]
+            case Variable():
+                return lots("coin", self.question_ids)[:, None]
 
     def whole(self, value: Value) -> Value:
         """A value of every question and round."""

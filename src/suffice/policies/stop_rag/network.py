@@ -16,9 +16,16 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cache, lru_cache, partial
 from typing import Any
 
-from suffice._optional import require
-from suffice.errors import DataError, UsageError, first_line
-from suffice.policies.stop_rag.encoder import PURPOSE, Batch, TextEncoder, Tokenizer, Tokens, torch
+from suffice.errors import DataError, UsageError
+from suffice.policies.stop_rag.encoder import (
+    Batch,
+    TextEncoder,
+    Tokenizer,
+    Tokens,
+    read_tensors,
+    safetensors,
+    torch,
+)
 from suffice.policies.stop_rag.states import StateTexts, texts_of_view
 from suffice.policies.stop_rag.stop_rag_settings import Mode, TrainSettings
 from suffice.signals.known_signals import Q_CONT, Q_STOP, SignalSpec
@@ -32,13 +39,13 @@ _FOUND = 0.95  # a cosine from which a word counts as found
 
 
 def mean_vector(vectors: Any, mask: Any) -> Any:
-    """Mean over the masked tokens, (P, width); 0 where there is none."""
+    """Return the mean over the masked tokens, (P, width); 0 without any."""
     kept = mask.unsqueeze(-1)
     return (vectors * kept).sum(dim=1) / kept.sum(dim=1).clamp(min=1)
 
 
 def matches(vectors: Any, batch: Batch) -> tuple[Any, Any]:
-    """How well the document matches the question, (P, 10), and the match of each token's word, (P, L).
+    """Return how well the document matches the question, (P, 10), and each token's word, (P, L).
 
     Zero where either has no token.
 
@@ -75,7 +82,7 @@ def matches(vectors: Any, batch: Batch) -> tuple[Any, Any]:
 
 
 def _by_word(values: Any, words: Any, part: Any) -> tuple[Any, Any]:
-    """The lowest value of each word's tokens, (P, W), and which words there are."""
+    """Return the lowest value of each word's tokens, (P, W), and which words exist."""
     there = part & (words >= 0)
     count = int(words.max()) + 1 if words.numel() else 0
     lowest = torch.full((len(values), max(1, count)), 2.0, dtype=values.dtype, device=values.device)
@@ -86,7 +93,7 @@ def _by_word(values: Any, words: Any, part: Any) -> tuple[Any, Any]:
 
 
 def _spread(values: Any, there: Any) -> list[Any]:
-    """Mean, mean of the three lowest, and mean of (1 - value)^2 over what is there, each (P,)."""
+    """Return mean, mean of the three lowest, and mean of (1 - value)^2 of existing values, each (P,)."""
     count = there.sum(dim=1).clamp(min=1)
     low = values.masked_fill(~there, 2.0).topk(min(_LOWEST, values.shape[1]), largest=False).values
     low = torch.where(low > 1.5, torch.zeros_like(low), low)
@@ -99,7 +106,7 @@ def _spread(values: Any, there: Any) -> list[Any]:
 
 
 def _share(values: Any, there: Any) -> Any:
-    """The share above 0.95 of what is there, (P,)."""
+    """Return the share of existing values above 0.95, (P,)."""
     count = there.sum(dim=1).clamp(min=1)
     return ((values > _FOUND) & there).sum(dim=1) / count
 
@@ -111,7 +118,7 @@ _COUNT_SCALE = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkShape:
-    """What must be known to build a network again, apart from its weights."""
+    """Sizes of a network: with its weights they build it again."""
 
     mode: Mode
     window: int
@@ -121,7 +128,7 @@ class NetworkShape:
 
 
 class QNetwork:
-    """Two values of a state, of stopping and of going on, as tensors."""
+    """A network with two values of a state, of stopping and of going on, as tensors."""
 
     def __init__(self, encoder: TextEncoder, shape: NetworkShape, *, dropout: float = 0.0) -> None:
         self.encoder = encoder
@@ -152,11 +159,11 @@ class QNetwork:
 
     @property
     def reads_alike(self) -> bool:
-        """Whether training leaves the encoder as it is, so that its vectors may be kept."""
+        """Whether training leaves the encoder unchanged, so that its vectors can be kept."""
         return self.shape.frozen is not None and not self.parameters()[0]
 
     def features(self, batch: Batch, tokens: Any) -> Any:
-        """What a text shows, (P, F), from its tokens' vectors (P, L, width)."""
+        """Return features of texts, (P, F), from their tokens' vectors (P, L, width)."""
         mean = mean_vector(tokens, batch.mask)
         if self.shape.mode == "joined":
             return mean
@@ -171,12 +178,12 @@ class QNetwork:
         return torch.cat([mean, *(whole for whole, _ in matched), *looks, spots], dim=-1)
 
     def read(self, features: Any) -> Any:
-        """What is kept of a text, (P, R)."""
+        """Return the reader's output for features of texts, (P, R)."""
         scaled = (features - self.centre) / self.spread
         return self.heads["reader"](scaled) if self.shape.mode == "separate" else scaled
 
     def pool(self, read: Any, members: Any, documents: Any) -> Any:
-        """States (S, X) from texts (P, R)."""
+        """Return states (S, X) from texts (P, R)."""
         if self.shape.mode == "joined":
             return read[members[:, 0]]
         there = (members >= 0).unsqueeze(-1)
@@ -191,30 +198,30 @@ class QNetwork:
         return torch.cat([total / count.clamp(min=1), highest, total / _COUNT_SCALE, seen], dim=-1)
 
     def values(self, states: Any) -> tuple[Any, Any]:
-        """Of stopping and of going on, each (S,)."""
+        """Return the values of stopping and of going on, each (S,)."""
         return self.heads["stop"](states)[:, 0], self.heads["cont"](states)[:, 0]
 
     def encode(self, texts: Sequence[Tokens]) -> Any:
-        """What is kept of these texts, (P, R), by the whole encoder."""
+        """Return the reader's output for texts, (P, R)."""
         batch = self.encoder.batch(texts)
         return self.read(self.features(batch, self.encoder.tokens(batch)))
 
     def set_scale(self, features: Any) -> None:
-        """Standardise features as these (P, F) are spread; ``joined`` reads them as they are."""
+        """Standardize features by the spread of these, (P, F); ``joined`` keeps them unchanged."""
         if self.shape.mode == "separate" and len(features) > 1:
             self.centre = features.mean(dim=0)
             spread = features.std(dim=0)
             self.spread = torch.where(spread > 1e-4, spread, torch.ones_like(spread))
 
     def parameters(self) -> tuple[list[Any], list[Any]]:
-        """What is trained: of the encoder, and of the heads."""
+        """Return the trained parameters of the encoder and of the heads."""
         body = [
             parameter for parameter in self.encoder.body.parameters() if parameter.requires_grad
         ]
         return body, list(self.heads.parameters())
 
     def tensors(self) -> dict[str, Any]:
-        """Everything that training changed, by name, without copies."""
+        """Return all trained tensors by name, without copies."""
         tensors = {f"heads.{name}": tensor for name, tensor in self.heads.state_dict().items()}
         tensors |= {
             f"encoder.{name}": tensor.detach()
@@ -224,7 +231,7 @@ class QNetwork:
         return tensors | {"centre": self.centre, "spread": self.spread}
 
     def load_tensors(self, tensors: Mapping[str, Any]) -> None:
-        """Take over what :meth:`tensors` gave."""
+        """Load the tensors of :meth:`tensors`."""
         own = self.tensors()
         wrong = sorted(
             name
@@ -242,15 +249,12 @@ class QNetwork:
 
 
 def build_network(encoder: TextEncoder, settings: TrainSettings) -> QNetwork:
-    """An untrained network; its heads draw on the global generator of PyTorch."""
-    trained = settings.trained_layers
-    frozen = None if trained is None else encoder.train_only(trained)
-    if trained is None:
-        encoder.train_only(None)
+    """Return an untrained network; its heads draw on the global generator of PyTorch."""
+    trained, frozen = settings.trained_layers, encoder.train_only(settings.trained_layers)
     shape = NetworkShape(
         mode=settings.mode,
         window=encoder.window(settings.window, settings.mode),
-        frozen=frozen,
+        frozen=None if trained is None else frozen,
         head_width=settings.head_width
         or (4 * encoder.width if settings.mode == "joined" else max(1, encoder.width // 3)),
         reader_width=settings.reader_width,
@@ -263,11 +267,11 @@ _KEPT = 4096  # texts of a few dozen to a thousand numbers each
 
 
 class TextScorer:
-    """Values of a loop's states. Safe to use from several threads, which take turns.
+    """The values of a loop's states. Threads take turns.
 
-    Every text goes through the encoder alone, in float32 and without padding, so that its numbers do
-    not depend on what else is scored. What was read is kept: a further round costs its own documents
-    only, in mode ``separate``.
+    Every text goes through the encoder alone, in float32 and without padding, so that its numbers do not
+    depend on other texts. Results are kept: in mode ``separate`` a further round costs its own documents
+    only.
     """
 
     def __init__(self, network: QNetwork) -> None:
@@ -277,11 +281,11 @@ class TextScorer:
         self._read = lru_cache(_KEPT)(self._encode)  # from memory where it was read before
 
     def score(self, view: LoopView) -> tuple[float, float]:
-        """Values of stopping and of going on after the view's last round, as float32 numbers."""
+        """Return the values of stopping and of going on after the view's last round, float32 numbers."""
         return self.score_texts(texts_of_view(view), len(view.rounds))
 
     def score_texts(self, states: StateTexts, number: int) -> tuple[float, float]:
-        """The same of state ``number``, 1-based."""
+        """Return the values of state ``number``, 1-based."""
         documents = states.seen(number)
         separate = self.network.shape.mode == "separate"
         texts = [(text,) for text in documents] if separate else [documents]
@@ -302,13 +306,12 @@ class TextScorer:
             return float(stop[0]), float(cont[0])
 
     def _encode(self, question: str, documents: tuple[str, ...]) -> Any:
-        """What the network keeps of a text, (R,)."""
         return self.network.encode(self.network.tokenizer.read(question, documents))[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextModel:
-    """A network over texts, in a policy."""
+    """A network over texts in a policy, built on its first decision."""
 
     encoder: str
     encoder_sha256: str
@@ -334,27 +337,26 @@ class TextModel:
 
     @classmethod
     def of(cls, network: QNetwork) -> TextModel:
-        """A trained network."""
-        weights = require("safetensors.torch", extra="learn", purpose=PURPOSE)
+        """Return the model of a trained network."""
         tensors = {name: tensor.cpu().contiguous() for name, tensor in network.tensors().items()}
         return cls(
             encoder=network.encoder.name,
             encoder_sha256=network.encoder.identity,
             shape=network.shape,
-            data=weights.save(tensors),
+            data=safetensors("torch").save(tensors),
         )
 
     @property
     def summary(self) -> str:
-        """What it reads with."""
+        """Its input in words."""
         return f"the encoder {self.encoder} over question and documents"
 
     def values(self, columns: Mapping[str, Array]) -> tuple[Array, Array]:
-        """Its signals are the values."""
+        """Return its two signals, which are the values."""
         return columns[Q_STOP.name], columns[Q_CONT.name]
 
     def to_json(self) -> dict[str, Any]:
-        """Its part of a policy file."""
+        """Return its part of a policy file."""
         return {
             "features": "text",
             "encoder": self.encoder,
@@ -365,14 +367,12 @@ class TextModel:
 
     @classmethod
     def read(cls, part: Fields, data: bytes) -> TextModel:
-        """What :meth:`to_json` wrote, with its weights."""
+        """Return the model of :meth:`to_json` with its weights."""
         shape = part.of("shape", dict) or {}
         names = {size.name for size in fields(NetworkShape)}
         if set(shape) != names:
             raise DataError(f"must hold {', '.join(sorted(names))}", column=part.column("shape"))
-        for name in ("encoder", "encoder_sha256"):
-            if not part.of(name, str):
-                raise DataError("is missing", column=part.column(name))
+        part.need("encoder", "encoder_sha256")
         return cls(
             encoder=part.of("encoder", str),
             encoder_sha256=part.of("encoder_sha256", str),
@@ -381,29 +381,21 @@ class TextModel:
         )
 
     def weights(self) -> bytes:
-        """The weights as a safetensors file."""
+        """Return the weights as a safetensors file."""
         return self.data
 
     def network(self) -> QNetwork:
-        """The network with its weights, on the processor."""
+        """Build the network with its weights, on the processor."""
         encoder = TextEncoder.load(self.encoder)
         if encoder.identity != self.encoder_sha256:
             raise UsageError(
                 f"the encoder {self.encoder!r} is not the one the policy was trained on: its weights or "
                 "vocabulary differ; install that one, or fit again"
             )
-        weights = require("safetensors.torch", extra="learn", purpose=PURPOSE)
-        errors = require("safetensors", extra="learn", purpose=PURPOSE)
-        if self.shape.frozen is None:
-            encoder.train_only(None)
-        else:
-            encoder.train_only(encoder.depth - self.shape.frozen)
+        frozen = self.shape.frozen
+        encoder.train_only(None if frozen is None else encoder.depth - frozen)
         network = QNetwork(encoder, self.shape)
-        try:
-            tensors = weights.load(self.data)
-        except errors.SafetensorError as error:
-            raise DataError(f"the weights are damaged ({first_line(error)})") from error
-        network.load_tensors(tensors)
+        network.load_tensors(read_tensors("torch", self.data))
         return network
 
 

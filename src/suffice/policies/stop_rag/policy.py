@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRAGPolicy:
-    """Stops at the first round whose ``q_stop - q_cont`` exceeds a threshold, else at the last."""
+    """Stops at the first round whose ``q_stop - q_cont`` exceeds ``threshold``, else at ``rounds``."""
 
     model: TextModel | SignalNetwork
     threshold: float
@@ -54,22 +54,22 @@ class StopRAGPolicy:
 
     @property
     def specs(self) -> tuple[SignalSpec, ...]:
-        """What its network reads: the texts' values, or the signals it was trained on."""
+        """Definitions of its signals: the values of texts, or the signals of the training."""
         return self.model.specs
 
     @property
     def signals(self) -> tuple[str, ...]:
-        """Their names."""
+        """Names of its signals."""
         return tuple(spec.name for spec in self.model.specs)
 
     @property
     def needs(self) -> LoopNeeds:
-        """What its network's signals need of a loop."""
+        """Inputs that its signals need from a loop."""
         return loop_needs(self.specs)
 
     @property
     def facts(self) -> Facts:
-        """Its threshold, and what training left to say."""
+        """Its threshold, and notes of its training."""
         return Facts(
             summary=f"stop when q_stop - q_cont > {self.threshold:.6g}, learned towards {self.target} "
             f"by {self.model.summary}"
@@ -81,7 +81,7 @@ class StopRAGPolicy:
         )
 
     def fires(self, table: PolicyTable) -> Mask:
-        """Where the difference of the values exceeds the threshold, and from the full budget on."""
+        """Return where the difference of the values exceeds the threshold, and from ``rounds`` on."""
         stop, cont = self.values(table)
         fires = stop - cont > self.threshold
         fires[:, : self.first - 1] = False
@@ -89,7 +89,7 @@ class StopRAGPolicy:
         return fires
 
     def explain(self, table: PolicyTable, question: int, round_number: int) -> Explanation:
-        """The values of stopping and of going on, or that it may not stop yet, or must."""
+        """Compare the values of stopping and of going on, or say that it must not or must stop."""
         at = question, round_number - 1
         stop, cont = (float(value[at]) for value in self.values(table))
         difference = stop - cont
@@ -119,15 +119,15 @@ class StopRAGPolicy:
         return Explanation(reason=reason, values=values)
 
     def values(self, table: PolicyTable) -> tuple[Array, Array]:
-        """``q_stop`` and ``q_cont`` of every recorded round, each (n_questions, n_rounds)."""
+        """Return ``q_stop`` and ``q_cont`` of every recorded round, each (n_questions, n_rounds)."""
         return self.model.values({name: table.signal(name) for name in self.signals})
 
     def weights_file(self) -> bytes:
-        """Its network's, as a safetensors file."""
+        """Return the weights of its network as a safetensors file."""
         return self.model.weights()
 
     def document(self) -> dict[str, Any]:
-        """What its file says: all but the weights, which it names by their SHA-256."""
+        """Return the contents of its file, which names the weights by their SHA-256."""
         body: dict[str, Any] = {
             "threshold": self.threshold,
             "rounds": self.rounds,
@@ -147,9 +147,7 @@ _MODELS: Mapping[str, Callable[[Fields, bytes], TextModel | SignalNetwork]] = Ma
 )
 
 
-class StopRAG(Method):
-    """See :class:`suffice.policies.method.Method`."""
-
+class _StopRAG(Method):
     name = "stop-rag"
     summary = "stop when a network over question and documents values stopping above going on"
     source = "paper 1"
@@ -172,13 +170,11 @@ class StopRAG(Method):
         split: str,
         run: FitRun | None = None,
     ) -> StopRAGPolicy:
-        """See :func:`suffice.policies.stop_rag.fit.fit_stop_rag`."""
         from suffice.policies.stop_rag.fit import fit_stop_rag
 
         return fit_stop_rag(measures, preset, split, settings, run)
 
     def read(self, document: Mapping[str, Any], file: Path) -> StopRAGPolicy:
-        """The policy of a document; its network is built when it first decides."""
         fields = Fields(document)
         fields.need("threshold", "rounds", "network")
         network = fields.part("network")
@@ -194,7 +190,7 @@ class StopRAG(Method):
         )
 
 
-METHOD = StopRAG()
+METHOD = _StopRAG()
 
 
 def _weights(path: Path, expected: object) -> bytes:

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice._optional import require
-from suffice.errors import DataError, UsageError, first_line
+from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
 from suffice.policies.method import FitRun
-from suffice.policies.stop_rag.encoder import torch
+from suffice.policies.stop_rag.encoder import read_tensors, safetensors, torch
 from suffice.policies.stop_rag.stop_rag_settings import SignalTrainSettings
 from suffice.policies.stop_rag.targets import check_learnable
 from suffice.policies.stop_rag.training import Learned, Trajectories, Values, train
@@ -24,14 +23,10 @@ from suffice.stats.fields import Fields
 from suffice.stats.units import Array
 from suffice.trace.rounds.trace_set import TraceSet
 
-ALL = "all"
-"""Names every signal that a record gives."""
-_PURPOSE = "Stop-RAG's network over signals"
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SignalNetwork:
-    """Values of a state from the signals of its round; what a policy reads signals by."""
+    """A network that values a state by the signals of its round, without PyTorch."""
 
     names: tuple[str, ...]
     tensors: Mapping[str, NDArray[np.float32]]
@@ -52,7 +47,7 @@ class SignalNetwork:
             )
 
     def values(self, columns: Mapping[str, Array]) -> tuple[Array, Array]:
-        """Of stopping and of going on, each of the columns' shape, float32 numbers."""
+        """Return values of stopping and of going on, float32 numbers in the columns' shape."""
         signals = [np.asarray(columns[name], np.float64) for name in self.names]
         shape = np.broadcast_shapes(*(column.shape for column in signals))
         flat = np.stack([np.broadcast_to(column, shape).reshape(-1) for column in signals], axis=1)
@@ -76,16 +71,16 @@ class SignalNetwork:
 
     @property
     def specs(self) -> tuple[SignalSpec, ...]:
-        """The signals it was trained on."""
+        """Definitions of the signals of its training."""
         return tuple(resolve(name, also=self.names) for name in self.names)
 
     @property
     def summary(self) -> str:
-        """What it reads."""
+        """Its input in words."""
         return f"a small network over {len(self.names)} signals"
 
     def to_json(self) -> dict[str, Any]:
-        """Its part of a policy file."""
+        """Return its part of a policy file."""
         return {
             "features": "signals",
             "signals": list(self.names),
@@ -93,40 +88,36 @@ class SignalNetwork:
         }
 
     def weights(self) -> bytes:
-        """The weights as a safetensors file: the one that was read, else made."""
+        """Return the weights as a safetensors file, the same bytes as read."""
         if self.file is not None:
             return self.file
         tensors = {name: np.ascontiguousarray(tensor) for name, tensor in self.tensors.items()}
-        made: bytes = _safetensors().save(tensors)
+        made: bytes = safetensors("numpy").save(tensors)
         return made
 
     @classmethod
     def read(cls, part: Fields, data: bytes) -> SignalNetwork:
-        """What :meth:`to_json` wrote, with its weights."""
-        names, column = part.strings("signals"), "network.weights_sha256"
-        if not names:
+        """Return the network of :meth:`to_json` with its weights."""
+        if not (names := part.strings("signals")):
             raise DataError("is missing", column=part.column("signals"))
-        errors = require("safetensors", extra="learn", purpose=_PURPOSE)
-        try:
-            tensors = _safetensors().load(data)
-        except errors.SafetensorError as error:
-            said = f"the weights are damaged ({first_line(error)})"
-            raise DataError(said, column=column) from error
+        tensors = read_tensors("numpy", data)
         for name, tensor in tensors.items():
             if tensor.dtype != np.float32 or not np.isfinite(tensor).all():
-                raise DataError(f"{name} must hold finite float32 numbers", column=column)
+                raise DataError(
+                    f"{name} must hold finite float32 numbers", column="network.weights_sha256"
+                )
         return cls(names=names, tensors=tensors, file=data)
 
 
 def inputs_of(values: Array, centre: NDArray[np.float32], spread: NDArray[np.float32]) -> Array:
-    """Standardised signals, 0 where undefined, then which are undefined: (N, 2 k) from (N, k)."""
+    """Return standardized signals, 0 where undefined, then which are undefined: (N, 2 k) from (N, k)."""
     undefined = ~np.isfinite(values)
     scaled = (np.where(undefined, 0.0, values) - centre) / spread
     return np.concatenate([np.where(undefined, 0.0, scaled), undefined], axis=1)
 
 
 def weight_shapes(signals: int, width: int) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of the tensors of a network over so many signals."""
+    """Return names and shapes of the tensors of a network over so many signals."""
     sizes = {"trunk": (width, 2 * signals)}
     for name in ("stop", "cont"):
         sizes |= {f"{name}.hidden": (width, width), f"{name}.out": (1, width)}
@@ -136,17 +127,13 @@ def weight_shapes(signals: int, width: int) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def _safetensors() -> Any:
-    return require("safetensors.numpy", extra="learn", purpose=_PURPOSE)
-
-
 def free_inputs(
     questions: TraceSet | Measures, wanted: Sequence[str] | None = None
 ) -> tuple[str, ...]:
-    """The signals to learn from: those named, else all that take two values and cost no further call."""
+    """Return the named signals, or all that vary and cost no further call."""
     measures = Measures.of(questions)
     traces = measures.traces
-    everything = tuple(wanted or ()) == (ALL,)
+    everything = tuple(wanted or ()) == ("all",)
     if wanted is not None and not everything:
         return tuple(resolve(name, also=traces.signal_names).name for name in wanted)
     own = (Q_STOP.name, Q_CONT.name)
@@ -156,12 +143,13 @@ def free_inputs(
         if name not in own and (everything or (name in SIGNALS and not SIGNALS[name].charges))
     ]
     table = measures.signals(possible)
-    return tuple(name for name in possible if _varies(table.signal(name)))
-
-
-def _varies(values: Array) -> bool:
-    defined = values[np.isfinite(values)]
-    return bool(defined.size) and bool(defined.min() < defined.max() or len(defined) < values.size)
+    varying = []
+    for name in possible:
+        values = table.signal(name)
+        defined = values[np.isfinite(values)]
+        if defined.size and (defined.min() < defined.max() or len(defined) < values.size):
+            varying.append(name)
+    return tuple(varying)
 
 
 def train_signal_network(
@@ -171,21 +159,21 @@ def train_signal_network(
     settings: SignalTrainSettings,
     run: FitRun | None = None,
 ) -> Learned:
-    """Train a network over the signals ``names``, in the order of the trajectories' last axis."""
+    """Train a network over the signals ``names``, the last axis of the trajectories' states."""
     check_learnable(training.rewards, training.lengths, validation.lengths, settings.target)
     learner = SignalLearner(names, (training, validation), settings)
     threads = torch.get_num_threads()
     # layers this small take as long on one thread; several wait for one another where cores are busy
     torch.set_num_threads(1)
     try:
-        fitted = train(learner, (training, validation), settings, run)
+        best, steps = train(learner, (training, validation), settings, run)
     finally:
         torch.set_num_threads(threads)
-    return Learned(network=learner.network(), fitted=fitted)
+    return Learned(network=learner.network(), best=best, steps=steps)
 
 
 class SignalLearner:
-    """Trains a :class:`SignalNetwork`; what it gives is said of :class:`TextLearner`."""
+    """The training side of a :class:`SignalNetwork`; its methods are those of :class:`TextLearner`."""
 
     def __init__(
         self,
@@ -199,15 +187,18 @@ class SignalLearner:
         self.tokens: float = 0.0
         self._centre, self._spread = _scale(parts[0], names)
         self._validation = parts[1].states
-        self._inputs = torch.from_numpy(self._scaled(parts[0].states))
+        signals = parts[0].states
+        flat = signals.reshape(-1, signals.shape[2])
+        inputs = inputs_of(flat, self._centre, self._spread).astype(np.float32)
+        self._inputs = torch.from_numpy(inputs.reshape(*signals.shape[:2], -1))
         self._layers = _untrained(2 * len(names), settings)
 
     def parameters(self) -> tuple[list[Any], list[Any]]:
-        """Everything starts untrained."""
+        """Return the trained parameters: none of an encoder, then all layers."""
         return [], list(self._layers.parameters())
 
     def tensors(self) -> dict[str, Any]:
-        """The weights that training changes."""
+        """Return the weights by name."""
         return dict(self._layers.state_dict())
 
     def load_tensors(self, tensors: dict[str, Any]) -> None:
@@ -217,31 +208,25 @@ class SignalLearner:
     def batch_values(
         self, rows: NDArray[np.int64], shape: tuple[int, int]
     ) -> tuple[Values, Values]:
-        """Those of the training trajectories ``rows``."""
+        """Return learned values and estimates of the training trajectories ``rows``."""
         inputs = self._inputs[torch.from_numpy(rows)][:, : shape[1]]
         with torch.no_grad():
             estimates = self._values(inputs, dropout=0.0)
         return self._values(inputs, dropout=self._dropout), estimates
 
     def validation_values(self, shape: tuple[int, int]) -> tuple[Array, Array]:
-        """Those of validation as deciding computes them, each (n, T)."""
+        """Return the values of all validation trajectories as a policy computes them, each (n, T)."""
         signals = self._validation[:, : shape[1]]
         return self.network().values(
             {name: signals[..., number] for number, name in enumerate(self._names)}
         )
 
     def network(self) -> SignalNetwork:
-        """The network as it is now, without PyTorch."""
+        """Return the network with the present weights."""
         tensors = {name: tensor.numpy().copy() for name, tensor in self.tensors().items()}
         return SignalNetwork(
             names=self._names, tensors=tensors | {"centre": self._centre, "spread": self._spread}
         )
-
-    def _scaled(self, signals: Array) -> NDArray[np.float32]:
-        """The network's inputs, (n, T, 2 k)."""
-        flat = signals.reshape(-1, signals.shape[2])
-        inputs = inputs_of(flat, self._centre, self._spread).astype(np.float32)
-        return inputs.reshape(*signals.shape[:2], -1)
 
     def _values(self, inputs: Any, *, dropout: float) -> Values:
         functional = torch.nn.functional
@@ -257,7 +242,7 @@ class SignalLearner:
 def _scale(
     training: Trajectories, names: tuple[str, ...]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Mean and standard deviation of each signal over the training states, (k,); 1 where constant."""
+    """Return mean and standard deviation of each signal over training states, (k,); 1 if constant."""
     signals = training.states.reshape(-1, training.states.shape[2])
     if signals.shape[1] != len(names):
         raise UsageError(f"{len(names)} names for {signals.shape[1]} signals")
@@ -273,7 +258,7 @@ def _scale(
 
 
 def _untrained(n_inputs: int, settings: SignalTrainSettings) -> Any:
-    """Layers with weights as He et al. draw them and biases of 0, named as in :func:`weight_shapes`."""
+    """Return layers with He weights and biases of 0, named as in :func:`weight_shapes`."""
     width, generator = settings.width, torch.Generator().manual_seed(settings.seed)
 
     def linear(inputs: int, outputs: int) -> Any:

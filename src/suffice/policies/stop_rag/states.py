@@ -1,4 +1,4 @@
-"""States of a loop as the network sees them, and the rewards of stopping."""
+"""States of a loop as the network reads them, and the rewards of stopping."""
 
 from __future__ import annotations
 
@@ -37,14 +37,15 @@ REWARDS: Mapping[str, tuple[ScoreName, F1Kind]] = MappingProxyType(
         "acc": ("acc", "hotpotqa"),
     }
 )
-"""How an answer is scored, by the name of the reward."""
+"""Score and F1 of every reward."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewards:
-    """``values`` (n, T) in [0, 1] of stopping after rounds 1 to ``lengths``; NaN: unlabelled or not sampled.
+    """Rewards in [0, 1] of stopping after rounds 1 to ``lengths``, ``values`` (n, T).
 
-    ``usable`` questions have them in every recorded round; ``notes`` say how many have not, and why.
+    NaN: no label or no samples. ``usable`` questions have rewards in every recorded round; ``notes`` count
+    the others.
     """
 
     values: Array
@@ -54,7 +55,7 @@ class Rewards:
 
 
 def read_rewards(questions: TraceSet | Measures, reward: str) -> Rewards:
-    """The rewards of stopping: the mean score of the answers sampled in each round."""
+    """Return the mean score of the answers sampled in each round."""
     measures = Measures.of(questions)
     traces = measures.traces
     source = traces.origin.source
@@ -65,7 +66,7 @@ def read_rewards(questions: TraceSet | Measures, reward: str) -> Rewards:
         )
     labelled = measures.labelled
     counts, values = measures.derived(
-        sample_counts, MeanScores(*REWARDS[reward])
+        sample_counts, _MeanScores(*REWARDS[reward])
     )  # NaN where not recorded
     unsampled = counts == 0
     notes = _notes(traces, labelled, unsampled)
@@ -76,7 +77,7 @@ def read_rewards(questions: TraceSet | Measures, reward: str) -> Rewards:
 
 
 def answer_rewards(questions: TraceSet | Measures, reward: str) -> Rewards:
-    """The score of each round's own answer: one draw, where the paper takes the mean of 8."""
+    """Return the score of each round's own answer: one draw, where the paper takes the mean of 8."""
     measures = Measures.of(questions)
     traces, own = measures.traces, measures.metric.against == "scores"
     values = measures.score(*REWARDS["f1" if own else reward])
@@ -93,14 +94,13 @@ def answer_rewards(questions: TraceSet | Measures, reward: str) -> Rewards:
 
 
 @dataclass(frozen=True, slots=True)
-class MeanScores:
-    """The mean score of every round's samples, (n_questions, n_rounds); NaN: unlabelled, or none drawn."""
+class _MeanScores:
+    """Mean score of every round's samples, (n_questions, n_rounds); NaN: no label or no samples."""
 
     score: ScoreName
     kind: F1Kind
 
     def __call__(self, traces: TraceSet) -> Array:
-        """Those of a record."""
         means = np.full((traces.n_rounds, traces.n_questions), np.nan).T
         start = 0
         for block in blocks(only_columns(traces, "gold_answers", "samples")):
@@ -119,7 +119,6 @@ class MeanScores:
 
 
 def _notes(traces: TraceSet, labelled: Mask, unsampled: Mask) -> tuple[str, ...]:
-    """Who is left out; a question without gold answers is not counted again for its samples."""
     notes = []
     if not labelled.all():
         notes.append(f"{_of(int((~labelled).sum()), traces)} left out for want of gold answers")
@@ -139,26 +138,21 @@ def _of(count: int, traces: TraceSet) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateTexts:
-    """The states of one question: ``documents[t - 1]`` are the texts round t added.
+    """The states of a question: ``documents[t - 1]`` are the new texts of round t.
 
-    A passage counts once, where it was first added; one without title and text is left out.
+    A passage counts once, at its first round; a passage without title and text does not count.
     """
 
     question: str
     documents: tuple[tuple[str, ...], ...]
 
-    @property
-    def n_rounds(self) -> int:
-        """How many rounds, and so states."""
-        return len(self.documents)
-
     def seen(self, number: int) -> tuple[str, ...]:
-        """The documents of rounds 1 to ``number``, in order."""
+        """Return the documents of rounds 1 to ``number``, in order."""
         return tuple(text for texts in self.documents[:number] for text in texts)
 
 
 def texts_of_view(view: LoopView) -> StateTexts:
-    """The states of a loop so far; the last one is to be decided."""
+    """Return the states of a loop up to its last round."""
     rounds = (
         [(passage.id, _text(passage)) for passage in one.passages or ()] for one in view.rounds
     )
@@ -166,7 +160,7 @@ def texts_of_view(view: LoopView) -> StateTexts:
 
 
 def texts_of_traces(traces: TraceSet) -> RecordedStates:
-    """The same for every recorded question."""
+    """Return the states of every recorded question."""
     if not traces.has("passages"):
         raise UsageError(
             f"the network reads the passages each round added, and {traces.origin.source} holds no "
@@ -181,7 +175,7 @@ def texts_of_traces(traces: TraceSet) -> RecordedStates:
 
 
 class RecordedStates:
-    """The states of recorded questions, some thousands read at a time whenever they are gone through."""
+    """The states of recorded questions, read in blocks on every iteration."""
 
     def __init__(self, traces: TraceSet) -> None:
         self._traces = traces
@@ -195,7 +189,6 @@ class RecordedStates:
 
 
 States = Sequence[StateTexts] | RecordedStates
-"""Of many questions, at hand or read when they are gone through."""
 
 
 def _texts_of(traces: TraceSet) -> Iterator[StateTexts]:

@@ -25,7 +25,7 @@ MIN_WINDOW = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """The part of training that is the same for every network."""
+    """Training settings of every network."""
 
     target: Target = "q-lambda"
     lambda_start: float = 1.0
@@ -52,21 +52,21 @@ class Schedule:
             raise UsageError(f"epochs must be above 0, found {self.epochs!r}")
 
     def trajectories_a_step(self, n_rounds: int, tokens: float) -> int:
-        """How many trajectories of at most ``n_rounds`` rounds and about so many tokens a batch holds."""
+        """Return the batch size for trajectories of ``n_rounds`` rounds and about so many tokens."""
         trajectories = round(self.batch_states / max(1, n_rounds - 1))
         if self.batch_tokens is not None and tokens > 0:
             trajectories = min(trajectories, int(self.batch_tokens / tokens))
         return max(1, trajectories)
 
     def lam(self, step: int, steps: int) -> float:
-        """λ at a step, counted from 0."""
+        """Return λ at a step, from 0."""
         if self.target != "q-lambda":
             return 0.0 if self.target == "q0" else 1.0
         fallen = half_cosine(step / max(1, steps - 1))
         return self.lambda_end + (self.lambda_start - self.lambda_end) * fallen
 
     def rate_share(self, step: int, steps: int) -> float:
-        """The share of the largest learning rate at a step, counted from 0."""
+        """Return the share of the largest learning rate at a step, from 0."""
         warm = self.warm_up * steps
         if step + 1 < warm:
             return (step + 1) / warm
@@ -75,7 +75,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainSettings(Schedule):
-    """How a network that reads question and documents is built and trained."""
+    """Settings of a network over question and documents."""
 
     batch_tokens: int | None = 4096
     min_steps: int = 3000
@@ -103,7 +103,7 @@ class TrainSettings(Schedule):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalTrainSettings(Schedule):
-    """How a network that reads per-round signals alone is built and trained; ``width`` of its layers."""
+    """Settings of a network over signals, with layers of this ``width``."""
 
     batch_states: int = 80
     min_steps: int = 1500
@@ -112,7 +112,7 @@ class SignalTrainSettings(Schedule):
 
 
 def half_cosine(share: float) -> float:
-    """From 1 at share 0 to 0 at share 1."""
+    """Fall from 1 at share 0 to 0 at share 1."""
     return 0.5 * (1.0 + math.cos(math.pi * share))
 
 
@@ -130,7 +130,6 @@ SETTINGS: Mapping[Preset, TrainSettings] = MappingProxyType(
             head_width=4096,
             batch_states=128,
             batch_tokens=None,
-            epochs=3.0,
             min_steps=1,
             learning_rate=5e-5,
             head_rate=5e-5,
@@ -139,20 +138,20 @@ SETTINGS: Mapping[Preset, TrainSettings] = MappingProxyType(
         "corrected": TrainSettings(),
     }
 )
-"""The paper's numbers (appendix B), and those that learn from a few hundred questions in minutes."""
+"""The paper's numbers (appendix B), and numbers for a few hundred questions in minutes."""
 EPOCHS: Mapping[str, float] = MappingProxyType(
     {"hotpotqa": 1.0, "2wikimultihopqa": 1.0, "musique": 3.0}
 )
-"""The paper's, by the data set that a run document names; of another one ``published`` takes 3."""
+"""The paper's epochs by data set; 3 for others."""
 SIGNAL_SETTINGS: Mapping[Preset, SignalTrainSettings] = MappingProxyType(
     {"published": SignalTrainSettings(ends=False), "corrected": SignalTrainSettings()}
 )
-"""The network over signals is ours; ``published`` differs in the thresholds tried."""
+"""The network over signals is ours; ``published`` tries other thresholds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRAGSettings:
-    """What is learned, and from what; what each field means stands with it."""
+    """Options of Stop-RAG."""
 
     target: Annotated[
         Target,
@@ -251,7 +250,7 @@ class StopRAGSettings:
     def schedule(
         self, preset: Preset, dataset: object = None
     ) -> TrainSettings | SignalTrainSettings:
-        """The preset's numbers, ``published`` those for the data set, with what is stated here."""
+        """Return the preset's settings with these options; ``published`` knows some data sets."""
         options: dict[str, Any] = {"epochs": self.epochs, "min_steps": self.min_steps}
         base: TrainSettings | SignalTrainSettings = SIGNAL_SETTINGS[preset]
         if self.features == "text":

@@ -25,12 +25,12 @@ from suffice.stats.units import Array, Mask
 
 
 def rounds_left(lengths: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """T_i - t for every state, of that shape (n, T): above 0 a decision, 0 the last, below 0 none."""
+    """Return T_i - t for every state, (n, T): above 0 a decision, 0 the last, below 0 none."""
     return np.asarray(lengths, np.int64)[:, None] - np.arange(1, shape[1] + 1)
 
 
 def monte_carlo(rewards: ArrayLike, lengths: ArrayLike) -> Array:
-    """The best reward that any later round of the trajectory earns: Q^(T-t)(s_t, CONT)."""
+    """Return the best reward of any later round of the trajectory, Q^(T-t)(s_t, CONT)."""
     rewards = np.asarray(rewards, np.float64)
     left = rounds_left(lengths, rewards.shape)
     earned = np.where(left >= 0, rewards, -np.inf)
@@ -43,11 +43,10 @@ def monte_carlo(rewards: ArrayLike, lengths: ArrayLike) -> Array:
 def q_lambda(
     rewards: ArrayLike, lengths: ArrayLike, q_stop: ArrayLike, q_cont: ArrayLike, lam: float
 ) -> Array:
-    """The full-width forward-view Q(λ) target of going on, Q^λ(s_t, CONT).
+    """Return the full-width forward-view Q(λ) target of going on, Q^λ(s_t, CONT).
 
-    With λ = 1 it is :func:`monte_carlo`, to the bit; with λ = 0 the better of the network's two
-    estimates of the next state (the reward, where that is the last). The target of stopping is the
-    reward itself.
+    λ = 1 gives :func:`monte_carlo`, to the bit. λ = 0 gives the better of the network's two estimates of
+    the next state, or its reward if it is the last. The target of stopping is the reward itself.
 
     Paper 1, equations 9 to 12, as published. The weights of the n-step targets sum to 1.
     """
@@ -75,7 +74,7 @@ def q_lambda(
 
 
 def informative(rewards: ArrayLike, lengths: ArrayLike) -> Mask:
-    """Which states are trained on: decisions, unless neither stopping nor going on earns anything."""
+    """Return the states to train on: decisions, unless neither stopping nor going on earns anything."""
     going_on = monte_carlo(rewards, lengths)
     stopping = np.asarray(rewards, np.float64)
     undefined = np.isnan(going_on) | np.isnan(stopping)
@@ -83,7 +82,7 @@ def informative(rewards: ArrayLike, lengths: ArrayLike) -> Mask:
 
 
 def binary_labels(rewards: ArrayLike, lengths: ArrayLike) -> Array:
-    """Whether stopping earns more than the best of going on: 1, else 0; equal is 0."""
+    """Return 1 where stopping earns more than the best of going on, else 0."""
     going_on = monte_carlo(rewards, lengths)
     stopping = np.asarray(rewards, np.float64)
     undefined = np.isnan(going_on) | np.isnan(stopping)
@@ -91,7 +90,7 @@ def binary_labels(rewards: ArrayLike, lengths: ArrayLike) -> Array:
 
 
 def value_loss(values: tuple[Any, Any], targets: tuple[Array, Array], known: Mask) -> Any:
-    """Squared error of both heads, summed, mean over the states learned from."""
+    """Return the summed squared error of both heads, mean over the known states."""
     where = torch.from_numpy(known).to(values[0].device)
 
     def error(value: Any, target: Array) -> Any:
@@ -102,7 +101,7 @@ def value_loss(values: tuple[Any, Any], targets: tuple[Array, Array], known: Mas
 
 
 def binary_loss(values: tuple[Any, Any], labels: Array, known: Mask) -> Any:
-    """Log-loss of the difference as the logit of "stopping is better" (equation 22)."""
+    """Return the log-loss of the difference as the logit of "stopping is better" (equation 22)."""
     logits = values[0] - values[1]
     where = torch.from_numpy(known).to(logits.device)
     wanted = torch.from_numpy(labels[known]).to(logits.device, logits.dtype)
@@ -112,7 +111,7 @@ def binary_loss(values: tuple[Any, Any], labels: Array, known: Mask) -> Any:
 def check_learnable(
     rewards: Array, lengths: NDArray[np.int64], validation: NDArray[np.int64], target: Target
 ) -> None:
-    """Refuse trajectories that leave nothing to learn, and ``validation`` lengths with nothing to decide."""
+    """Refuse trajectories without anything to learn, and ``validation`` without decisions."""
     if not (lengths > 1).any():
         raise UsageError(
             "every training question has one round, so there is nothing to decide; record with "
@@ -143,7 +142,7 @@ _TIE = 1e-12  # means less than this apart are equal: 1/3 + 2/3 is not 1 in floa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """The best of ``candidates`` thresholds: the mean reward of the rounds stopped in, and their mean."""
+    """The best of ``candidates`` thresholds, with its mean reward (``score``) and mean rounds."""
 
     threshold: float
     score: float
@@ -152,7 +151,7 @@ class Choice:
 
 
 def stop_rounds(differences: ArrayLike, lengths: ArrayLike, threshold: float) -> NDArray[np.int16]:
-    """The first round whose difference exceeds ``threshold``, else the last, (n,), 1-based."""
+    """Return the first round whose difference exceeds ``threshold``, else the last, (n,), from 1."""
     differences = np.asarray(differences, np.float64)
     left = rounds_left(lengths, differences.shape)
     stops = (differences > threshold) | (left == 0)
@@ -162,14 +161,13 @@ def stop_rounds(differences: ArrayLike, lengths: ArrayLike, threshold: float) ->
 def choose_threshold(
     differences: ArrayLike, rewards: ArrayLike, lengths: ArrayLike, *, ends: bool
 ) -> Choice:
-    """The threshold with the highest mean reward; of equal ones that with the fewest mean rounds.
+    """Return the threshold of the highest mean reward, then of the fewest mean rounds.
 
-    Candidates are the midpoints of neighbouring differences observed at t < T_i. A midpoint that
-    rounds to the upper of the two is replaced by the lower, which still lies between in the sense of
-    "exceeds". Rounds never fall as the threshold rises, so of equal candidates the lowest wins.
+    Candidates are midpoints of neighboring differences at t < T_i; a midpoint that rounds to the upper one
+    becomes the lower. Rounds never fall as the threshold rises, so the lowest of equal candidates wins.
 
-    Paper 1, section 5.3, tunes a threshold on validation questions and does not say among which;
-    candidates and ties are ours. Cost O(n T log(n T)).
+    Paper 1, section 5.3, tunes a threshold on validation questions without naming candidates; candidates
+    and ties are ours. Cost O(n T log(n T)).
     """
     differences, rewards = (np.asarray(values, np.float64) for values in (differences, rewards))
     left = rounds_left(lengths, differences.shape)
@@ -198,7 +196,6 @@ def choose_threshold(
 def _totals(
     differences: Array, rewards: Array, left: NDArray[np.int64], thresholds: Array
 ) -> Array:
-    """Total reward under each of the sorted thresholds, (n_thresholds,)."""
     decides = left > 0
     known = np.where(decides, differences, -np.inf)
     highest = np.maximum.accumulate(known, axis=1)

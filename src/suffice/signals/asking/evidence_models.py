@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -11,13 +12,7 @@ from numpy.typing import NDArray
 
 from suffice.contracts import Encoder, Entailment
 from suffice.errors import BackendError
-from suffice.signals.asking.whole_record import (
-    KeptEncoder,
-    KeptEntailment,
-    Measured,
-    asking_rounds,
-    completed,
-)
+from suffice.signals.asking.whole_record import KeptEncoder, KeptEntailment, Measured, asking_rounds
 from suffice.signals.evidence import NO_ANSWER, PASSAGES_UNKNOWN, TEXT_UNKNOWN, one_line, seen_texts
 from suffice.signals.known_signals import UNDEFINED, share
 from suffice.trace.rounds.records import LoopView, Round
@@ -26,7 +21,7 @@ EVIDENCE_SIGNALS = ("evidence_consistency", "evidence_consistency_max", "evidenc
 
 
 def encoded(encoder: Encoder, texts: Sequence[str]) -> NDArray[np.float32]:
-    """The vectors of the texts, all read as passages, (len(texts), dimension)."""
+    """Return the vectors of texts encoded as passages, (len(texts), dimension)."""
     vectors = encoder.encode(texts, role="passage")
     if vectors.ndim != 2 or len(vectors) != len(texts) or not np.isfinite(vectors).all():
         raise BackendError(
@@ -37,7 +32,7 @@ def encoded(encoder: Encoder, texts: Sequence[str]) -> NDArray[np.float32]:
 
 
 def unit_rows(vectors: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Rows of length 1, in float64; a row of zeros stays."""
+    """Scale rows to length 1, in float64; a row of zeros stays."""
     exact = vectors.astype(np.float64)
     lengths = np.linalg.norm(exact, axis=1, keepdims=True)
     cosines: NDArray[np.float64] = exact / np.where(lengths == 0.0, 1.0, lengths)
@@ -47,7 +42,7 @@ def unit_rows(vectors: NDArray[np.floating]) -> NDArray[np.float64]:
 def consistencies(
     answer: NDArray[np.floating], passages: NDArray[np.floating]
 ) -> tuple[float, float, float]:
-    """(cosine + 1) / 2 of an answer and its evidence: mean, nearest and first passage; in [0, 1]."""
+    """Return (cosine + 1) / 2 of an answer with the mean, nearest and first passage, in [0, 1]."""
     if len(passages) == 0:
         return 0.0, 0.0, 0.0
     unit = unit_rows(passages)
@@ -59,10 +54,10 @@ def consistencies(
 
 
 def evidence_signals(view: LoopView, encoder: Encoder) -> dict[str, float]:
-    """The three signals at the view's last round, by name, in [0, 1]; high: near (paper 2, S2).
+    """Measure how close answer and evidence are: three signals in [0, 1]; high: close (paper 2, S2).
 
-    The evidence is every distinct passage of rounds 1..t, title and text; it and the answer are both encoded
-    as passages, as the paper embeds them alike. Without passages all are 0, the signal's value in the paper.
+    The evidence is every distinct passage of rounds 1..t, title and text. Both are encoded as passages, as in
+    the paper. Without passages all three are 0, as in the paper. They are NaN without an answer or a text.
     """
     texts = seen_texts(view.rounds)
     answer = view.current.answer_text
@@ -77,20 +72,23 @@ def evidence_signals(view: LoopView, encoder: Encoder) -> dict[str, float]:
 
 
 def with_evidence(view: LoopView, encoder: Encoder) -> Round:
-    """The view's last round with the three signals among its own; values it has are kept."""
-    return completed(view, EVIDENCE_SIGNALS, lambda at: evidence_signals(at, encoder))
+    """Return the last round with the three evidence signals; keep the values that it has."""
+    finished = view.current
+    if finished.signals.keys() >= set(EVIDENCE_SIGNALS):
+        return finished
+    return replace(finished, signals={**evidence_signals(view, encoder), **finished.signals})
 
 
 def statement(question: str, answer: str) -> str:
-    """Question and answer as the conclusion that a passage may entail."""
+    """Join question and answer into the conclusion that a passage may entail."""
     asked, claim = one_line(question), one_line(answer)
     return f"{asked} {claim}" if claim.endswith((".", "!", "?")) else f"{asked} {claim}."
 
 
 def evidence_entailment(view: LoopView, model: Entailment) -> float:
-    """Highest probability, in [0, 1], that one distinct passage of rounds 1..t entails question and answer.
+    """Return the highest probability that one passage of rounds 1..t entails the answer, in [0, 1].
 
-    Passages are judged one by one, so an answer that only several support together may score low.
+    Each passage is judged alone, so an answer that needs several passages may score low.
     """
     texts = seen_texts(view.rounds)
     answer = view.current.answer_text

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from suffice.contracts import Absence, ChatModel, GenerationRequest, Message
-from suffice.signals.asking.whole_record import Asking, Replies, asking_rounds, column_values
+from suffice.signals.asking.whole_record import Replies, asking_rounds, column_values
 from suffice.signals.evidence import (
     NO_ANSWER,
     PASSAGES_UNKNOWN,
@@ -28,10 +28,10 @@ JUDGE_TOKENS = VERDICTS.tokens
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rating:
-    """A rating and what it cost.
+    """Hold a judge's rating and its cost.
 
-    ``value`` is NaN when undefined; ``usage`` holds the call: ``judge_calls``, the ``judge_`` tokens and
-    the seconds. ``failure``: ``None``, or why there is no rating.
+    ``value`` is NaN if undefined, and ``failure`` then says why. ``usage`` holds the calls, tokens and
+    seconds.
     """
 
     value: float = UNDEFINED
@@ -40,13 +40,13 @@ class Rating:
 
 
 def usages(judging: Replies[Rating]) -> Mapping[int, Usage]:
-    """Calls and their tokens by row; failed calls are counted, their tokens are unknown."""
+    """Return the calls and tokens of every row; a failed call counts, its tokens are unknown."""
     made = {row: verdict.usage for row, verdict in judging.by_row.items()}
     return made | dict.fromkeys(judging.failures, Usage(judge_calls=1))
 
 
 def add_judge_calls(before: Usage, more: Usage) -> Usage:
-    """The usage with further judge calls, their tokens and seconds; unknown with unknown tokens."""
+    """Add judge calls, their tokens and seconds to a usage; unknown tokens make the sum unknown."""
     tokens = {
         name: known_sum([judge_tokens(before, name), judge_tokens(more, name)])
         for name in JUDGE_TOKENS
@@ -59,31 +59,13 @@ def add_judge_calls(before: Usage, more: Usage) -> Usage:
 
 
 def judge_tokens(usage: Usage, name: str) -> int | None:
-    """One of :data:`JUDGE_TOKENS` of a usage: 0 where no judge was asked, ``None`` where it is unknown."""
+    """Return one of :data:`JUDGE_TOKENS`: 0 if no judge was asked, ``None`` if it is unknown."""
     tokens: int | None = getattr(usage, name)
     return tokens if usage.judge_calls else tokens or 0
 
 
-def asking_verdicts(
-    signal: str, rate: Callable[[LoopView, ChatModel], Rating], *, name: str, who: str
-) -> Asking:
-    """A chat model (``--llm``) rates every round for one signal, and its calls are charged as verdicts."""
-    return asking_rounds(
-        name,
-        "--llm",
-        who,
-        "judged",
-        rate,
-        called=lambda verdict: bool(verdict.usage.judge_calls),
-        values=lambda verdict: {signal: verdict.value},
-        columns=_charged,
-        summary=_summary,
-        line="the {who} rated {rated} rounds in {calls} calls; {undefined} undefined, {failed} failed",
-    )
-
-
 def _charged(traces: TraceSet, judging: Replies[Rating]) -> Mapping[str, list[Any]]:
-    """The columns of judge calls and their tokens; a round of which nothing was known made no call."""
+    """Add the judge's calls and tokens to the record's columns."""
     columns = {name: column_values(traces, name) for name in (*JUDGE_TOKENS, VERDICTS.calls)}
     for row, more in usages(judging).items():
         before = Usage(**{name: values[row] for name, values in columns.items()})
@@ -158,7 +140,7 @@ _MAX_TOKENS = 8
 def render_judge_prompt(
     view: LoopView, *, api: Literal["chat", "completion"]
 ) -> str | tuple[Message, ...]:
-    """The judge's prompt over the question, passages 1..t and the answer of round t."""
+    """Write the judge's prompt: question, passages of rounds 1..t and the answer of round t."""
     evidence = evidence_text((seen_passages(view.rounds) or {}).values())
     asked = f"Question: {one_line(view.question)}\nAnswer: {one_line(view.current.answer_text)}"
     if api == "completion":
@@ -172,13 +154,16 @@ def render_judge_prompt(
 
 
 def parse_rating(text: str) -> float:
-    """A lone 1-5, after ``Rating:`` or bare; anything else is undefined."""
+    """Read a single rating from 1 to 5, bare or after ``Rating:``; return NaN for any other reply."""
     rating = _RATING.fullmatch(text)
     return float(rating.group(1)) if rating else UNDEFINED
 
 
 def judge_support(view: LoopView, model: ChatModel) -> Rating:
-    """How well passages 1..t support the answer of round t, 1 to 5 (paper 0); high: well."""
+    """Ask how well passages 1..t support the answer of round t, 1 to 5; high: well (paper 0).
+
+    Undefined without an answer or passages, and if the reply is not a single rating.
+    """
     if not view.current.answer_text.strip():
         return Rating(value=UNDEFINED, failure="no answer to rate")
     if seen_passages(view.rounds) is None:
@@ -205,7 +190,7 @@ def judge_support(view: LoopView, model: ChatModel) -> Rating:
 
 
 def judged(view: LoopView, model: ChatModel) -> Round:
-    """The view's last round with the verdict among its signals, the judge's call and tokens in its usage."""
+    """Return the last round with the judge's rating and the cost of its call."""
     verdict = judge_support(view, model)
     finished, before = view.current, view.current.usage
     latency = before.latency_s
@@ -218,7 +203,18 @@ def judged(view: LoopView, model: ChatModel) -> Round:
     )
 
 
-JUDGING = asking_verdicts("judge_support", judge_support, name="judge", who="judge")
+JUDGING = asking_rounds(
+    "judge",
+    "--llm",
+    "judge",
+    "judged",
+    judge_support,
+    called=lambda verdict: bool(verdict.usage.judge_calls),
+    values=lambda verdict: {"judge_support": verdict.value},
+    columns=_charged,
+    summary=_summary,
+    line="the {who} rated {rated} rounds in {calls} calls; {undefined} undefined, {failed} failed",
+)
 JUDGE_SUPPORT = SignalSpec(
     name="judge_support",
     summary="a judge's rating of how well the passages support the answer, 1 to 5",

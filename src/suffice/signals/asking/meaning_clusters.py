@@ -41,21 +41,22 @@ def check_cosine(cosine: float) -> None:
 
 
 def check_clustering(cosine: float) -> None:
-    """Refuse, before anything is asked, what :func:`cluster_samples` would refuse later."""
+    """Refuse a cosine or a missing library before any model is asked."""
     check_cosine(cosine)
     require("sklearn.cluster", extra="cluster", purpose="Clustering samples")
 
 
 def needs_encoder(samples: Sequence[str]) -> bool:
-    """Whether two of the samples differ and both are answers, so that vectors decide."""
+    """Say whether at least two of the samples are different answers, so that vectors decide."""
     return len({answer_form(sample) for sample in samples} - {""}) > 1
 
 
 def cluster_samples(samples: Sequence[str], encoder: Encoder, *, cosine: float) -> tuple[int, ...]:
-    """For each sample the position, from 0, of the first sample of its cluster.
+    """Return for each sample the position, from 0, of the first sample of its cluster.
 
-    Average linkage on cosine distance, cut at ``1 - cosine``; repeats count. Samples that normalise alike are
-    always together; those that normalise to nothing are a cluster of their own, since they are no answer.
+    The method is average linkage on cosine distance, cut at ``1 - cosine``; repeated samples count. Samples
+    with one normal form are always together. Samples with an empty form are a cluster of their own, not an
+    answer.
     """
     check_cosine(cosine)
     strings = [answer_form(sample) for sample in samples]
@@ -75,7 +76,7 @@ def cluster_samples(samples: Sequence[str], encoder: Encoder, *, cosine: float) 
 
 
 def with_clusters(finished: Round, encoder: Encoder, cosine: float) -> Round:
-    """The round with its samples clustered; as it is when it has no samples, or clusters already."""
+    """Return the round with clustered samples; leave a round without samples or with clusters as it is."""
     if finished.samples is None or finished.sample_clusters is not None:
         return finished
     clusters = cluster_samples(finished.samples, encoder, cosine=cosine)
@@ -83,7 +84,7 @@ def with_clusters(finished: Round, encoder: Encoder, cosine: float) -> Round:
 
 
 def _spellings(samples: Sequence[str]) -> dict[str, str]:
-    """Each normalised answer as it is written most often, of equals the shortest."""
+    """Return the most frequent spelling of every normal form; among equals the shortest."""
     written: dict[str, Counter[str]] = {}
     for sample in samples:
         written.setdefault(answer_form(sample), Counter())[sample] += 1
@@ -95,7 +96,7 @@ def _spellings(samples: Sequence[str]) -> dict[str, str]:
 
 
 def _linked(unit: NDArray[np.float64], counts: Sequence[int], cut: float) -> list[int]:
-    """A label for each of two or more distinct answers, equal within a cluster."""
+    """Return a label for each of two or more distinct answers, equal within a cluster."""
     # not a matrix product, which rounds a pair's cosine by how many there are
     distance = np.clip(1.0 - np.einsum("id,jd->ij", unit, unit), 0.0, 2.0)
     np.fill_diagonal(distance, 0.0)
@@ -116,12 +117,12 @@ def _linked(unit: NDArray[np.float64], counts: Sequence[int], cut: float) -> lis
 
 
 def clustering_stated(encoder: Encoder, cosine: float) -> dict[str, Any]:
-    """What a run document says of clustered samples, under ``sample_clusters``."""
+    """Return what a run document states under ``sample_clusters``."""
     return {"encoder": encoder.name, "cosine": cosine}
 
 
 def clustered_by(traces: TraceSet) -> Mapping[str, Any] | None:
-    """The encoder and the cosine that clustered the samples, as the run document states them."""
+    """Return the encoder and cosine of the clusters; refuse a record with rounds that are not clustered."""
     drawn = rows_with(traces, "samples")
     lacking = int((drawn & ~rows_with(traces, CLUSTERS)).sum())
     if lacking:
@@ -135,13 +136,13 @@ def clustered_by(traces: TraceSet) -> Mapping[str, Any] | None:
 
 
 def stated_clustering(traces: TraceSet) -> Mapping[str, Any] | None:
-    """What the run document says; nothing where somebody else wrote something else there."""
+    """Return the encoder and cosine that the run document states; ``None`` if it states none."""
     stated = traces.origin.run.get(CLUSTERS)
     return stated if isinstance(stated, dict) else None
 
 
 def rows_with(traces: TraceSet, name: str) -> NDArray[np.bool_]:
-    """Rows where the column is not null, (n_rows,)."""
+    """Say in which rows the column is not null, (n_rows,)."""
     if name not in traces.table.column_names:
         return np.zeros(traces.table.num_rows, bool)
     return traces.table.column(name).is_valid().to_numpy()  # type: ignore[no-any-return]
@@ -149,7 +150,7 @@ def rows_with(traces: TraceSet, name: str) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusteredTraces:
-    """The traces with their samples clustered."""
+    """Hold traces with clustered samples."""
 
     traces: TraceSet
     stated: Mapping[str, Any]
@@ -158,7 +159,7 @@ class ClusteredTraces:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """How the rounds with samples came by their clusters."""
+        """Count the rounds that were clustered now, before, or not at all."""
         return {
             **self.stated,
             "rounds": len(self.replies.by_row),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from suffice.concurrency import side_by_side, width_of
 from suffice.contracts import Encoder, Entailment
 from suffice.errors import BackendError
-from suffice.trace.rounds.records import LoopView, Round
+from suffice.trace.rounds.records import LoopView
 
 if TYPE_CHECKING:
     from suffice.trace.rounds.trace_set import TraceSet
@@ -26,7 +27,7 @@ _Value = TypeVar("_Value")
 
 
 class _Kept(Generic[_Key, _Value]):
-    """The values used last, at most ``most`` of them."""
+    """Keep the values used last, at most ``most`` of them."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -36,28 +37,26 @@ class _Kept(Generic[_Key, _Value]):
     def of(
         self, keys: Sequence[_Key], compute: Callable[[Sequence[_Key]], Sequence[_Value]]
     ) -> Mapping[_Key, _Value]:
-        """The value of every key; those not kept are computed in one call, without the lock held."""
-        values_of: dict[_Key, _Value] = {}
+        """Return the value of every key; one call computes those not kept, without the lock held."""
         with self._lock:
-            for key in keys:
-                if key in self._values:
-                    self._values.move_to_end(key)
-                    values_of[key] = self._values[key]
+            values_of = {key: self._values[key] for key in keys if key in self._values}
         new = [key for key in dict.fromkeys(keys) if key not in values_of]
         if new:
             values = compute(new)
             if len(values) != len(new):
                 raise BackendError(f"asked about {len(new)} texts, got {len(values)} values")
             values_of.update(zip(new, values, strict=True))
-            with self._lock:
-                self._values.update((key, values_of[key]) for key in new)
-                while len(self._values) > self._most:
-                    self._values.popitem(last=False)
+        with self._lock:
+            for key, value in values_of.items():
+                self._values[key] = value
+                self._values.move_to_end(key)
+            while len(self._values) > self._most:
+                self._values.popitem(last=False)
         return values_of
 
 
 class KeptEncoder:
-    """An encoder that keeps the vectors used last; a :class:`suffice.contracts.Encoder`."""
+    """Wrap an encoder and keep the vectors used last; a :class:`suffice.contracts.Encoder`."""
 
     def __init__(self, encoder: Encoder, *, most: int = 4096) -> None:
         self._encoder = encoder
@@ -66,7 +65,7 @@ class KeptEncoder:
         self._kept: _Kept[tuple[_Role, str], NDArray[np.float32]] = _Kept(most)
 
     def encode(self, texts: Sequence[str], *, role: _Role = "passage") -> NDArray[np.float32]:
-        """A unit vector for every text, (len(texts), dimension)."""
+        """Return a unit vector for every text, (len(texts), dimension)."""
         if not texts:
             return self._encoder.encode(texts, role=role)
 
@@ -79,7 +78,7 @@ class KeptEncoder:
 
 
 class KeptEntailment:
-    """An entailment model that keeps the probabilities used last."""
+    """Wrap an entailment model and keep the probabilities used last."""
 
     def __init__(self, model: Entailment, *, most: int = 4096) -> None:
         self._model = model
@@ -87,7 +86,7 @@ class KeptEntailment:
         self._kept: _Kept[tuple[str, str], float] = _Kept(most)
 
     def entailed(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        """For every (premise, conclusion) the probability that it follows, (len(pairs),)."""
+        """Return the entailment probability of every (premise, conclusion), (len(pairs),)."""
         probabilities = self._kept.of(list(pairs), lambda new: self._model.entailed(new).tolist())
         return np.array([probabilities[pair] for pair in pairs], np.float64)
 
@@ -103,7 +102,7 @@ _Batch = Sequence[tuple[int, _Reply | BackendError]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """How far it is, in rounds or in whole questions (``unit``)."""
+    """Report progress in rounds or questions (``unit``)."""
 
     what: str
     finished: int
@@ -114,7 +113,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replies(Generic[_Reply]):
-    """What a model said."""
+    """Hold a model's replies by row, its failures, and how many rounds are left."""
 
     by_row: Mapping[int, _Reply] = field(default_factory=dict)
     failures: Mapping[int, str] = field(default_factory=dict)
@@ -127,7 +126,7 @@ Measured = Mapping[str, float]  # by the signal's name, NaN where undefined
 
 
 def column_values(traces: TraceSet, name: str) -> list[Any]:
-    """A column's value in every row; null throughout where there is no such column."""
+    """Return a column as a list; null in every row if the record has no such column."""
     if name not in traces.table.column_names:
         return [None] * traces.table.num_rows
     values: list[Any] = traces.table.column(name).to_pylist()
@@ -135,7 +134,7 @@ def column_values(traces: TraceSet, name: str) -> list[Any]:
 
 
 def summary_of_values(replies: Replies[Measured]) -> dict[str, Any]:
-    """How many rounds got values, how many an undefined one, what failed and what was left."""
+    """Count the rounds with values, the undefined ones, the failures and the rounds left."""
     undefined = sum(any(map(math.isnan, values.values())) for values in replies.by_row.values())
     return {
         "rounds": len(replies.by_row) - undefined,
@@ -147,7 +146,7 @@ def summary_of_values(replies: Replies[Measured]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
-    """How a model is asked for signals of a whole record: what ``suffice signals`` knows of them."""
+    """Describe how a model computes signals of a whole record for ``suffice signals``."""
 
     name: str
     option: str
@@ -171,7 +170,7 @@ def asking_rounds(
     keeping: Callable[[Any], Any] = lambda model: model,
     **told: Any,
 ) -> Asking:
-    """A model, ``keeping`` what it found, measures every wanted round; ``told``: fields of an Asking."""
+    """Describe a model that measures one round at a time; ``told`` are fields of :class:`Asking`."""
 
     def ask(
         traces: TraceSet, model: Any, wanted: NDArray[np.bool_], on_progress: OnProgress
@@ -190,32 +189,20 @@ def asking_rounds(
     return Asking(name=name, option=option, who=who, ask=ask, **told)
 
 
-def completed(
-    view: LoopView, names: Collection[str], measure: Callable[[LoopView], Measured]
-) -> Round:
-    """The view's last round with these signals among its own; values it has are kept."""
-    finished = view.current
-    if finished.signals.keys() >= set(names):
-        return finished
-    return replace(finished, signals={**measure(view), **finished.signals})
-
-
 def _questions(
     traces: TraceSet, wanted: NDArray[np.bool_], columns: tuple[str, ...]
 ) -> Iterator[_Rounds]:
-    """For each question with a wanted round: (row, view) of these rounds."""
-    row = 0
+    """Yield for each question its wanted rounds as (row, view)."""
+    rows = count()
     for views in traces.views(columns):
-        rows = range(row, row + len(views))
-        row += len(views)
-        chosen = tuple((r, view) for r, view in zip(rows, views, strict=True) if wanted[r])
+        chosen = tuple((row, view) for view, row in zip(views, rows, strict=False) if wanted[row])
         if chosen:
             yield chosen
 
 
 @dataclass(slots=True, kw_only=True)
 class RoundQuestion(Generic[_Reply]):
-    """What is asked about rounds; as :class:`suffice.concurrency.Work` a question's are a piece of it."""
+    """Ask a model about rounds, one question at a time; a :class:`suffice.concurrency.Work`."""
 
     what: str
     who: str
@@ -234,9 +221,9 @@ class RoundQuestion(Generic[_Reply]):
     def about(self, traces: TraceSet, wanted: NDArray[np.bool_]) -> Replies[_Reply]:
         """Ask about every row where ``wanted`` (n_rows,) is true.
 
-        A question's rounds are asked about in order. A call that fails leaves its round without a value, for
-        a later run to ask again. After five in a row (for each question under way, once a call was answered)
-        no further ones are made, and an interrupt ends likewise: what was said is returned.
+        Rounds of a question are asked in order. A failed call leaves its round without a value, and a later
+        run asks again. After five failures in a row (per parallel question, once a call succeeded) it stops.
+        After an interrupt it stops too. In both cases it returns the replies so far.
         """
         self._planned = int(wanted.sum())
         questions = _questions(traces, wanted, self.columns)
@@ -257,7 +244,7 @@ class RoundQuestion(Generic[_Reply]):
         )
 
     def do(self, task: _Rounds, stop: threading.Event) -> _Batch[_Reply]:
-        """Ask about a question's rounds."""
+        """Ask about the rounds of one question."""
         replies: list[tuple[int, _Reply | BackendError]] = []
         for row, view in task:
             if stop.is_set():
@@ -279,7 +266,7 @@ class RoundQuestion(Generic[_Reply]):
         return replies
 
     def keep(self, results: Sequence[tuple[_Rounds, _Batch[_Reply]]], *, broken: bool) -> None:
-        """Take in what was said."""
+        """Store the replies."""
         del broken
         for row, reply in (answered for _, batch in results for answered in batch):
             if isinstance(reply, BackendError):
@@ -288,7 +275,7 @@ class RoundQuestion(Generic[_Reply]):
                 self._by_row[row] = reply
 
     def report(self) -> None:
-        """Tell how far it is."""
+        """Report the progress."""
         self.on_progress(
             Asked(
                 what=self.what,

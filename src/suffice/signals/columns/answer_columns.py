@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.scoring import SPECIAL, F1Kind, ScoreName, answer_form, normalize_answer
-from suffice.signals.columns.arrays import NONE, Codes, Ragged, Texts, by_text, ranges
+from suffice.signals.columns.arrays import NONE, Ragged, Texts, by_text, ranges
 
 _PUNCTUATION = string.punctuation.encode()
 _ARTICLES = ("", "a", "an", "the")
@@ -29,7 +29,7 @@ _FEW = 16  # texts, as of a loop under way, that are sooner formed one by one
 def without_articles(
     texts: pa.Array, one: Callable[[str], str], *, articles_first: bool = False
 ) -> pa.Array:
-    """Texts in lower case without punctuation and articles; ``one`` gives the same of a single text."""
+    """Normalize texts: lower case, no punctuation, no articles; ``one`` does the same for one text."""
     if len(texts) <= _FEW:
         return by_text(one)(texts).cast(texts.type)
     lower = pc.utf8_lower(texts)
@@ -51,7 +51,7 @@ def without_articles(
 
 
 def _without_punctuation(texts: pa.Array) -> pa.Array:
-    """Texts less ASCII's punctuation, each with a blank behind it."""
+    """Remove ASCII punctuation; add a blank behind each text."""
     whole = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts.cast("binary"))
     joined = b"%b\xff" % pc.binary_join(whole, b"\xff")[0].as_buffer()
     text = np.frombuffer(bytearray(joined.translate(None, _PUNCTUATION)), np.uint8)
@@ -64,7 +64,7 @@ def _without_punctuation(texts: pa.Array) -> pa.Array:
 def instead(
     formed: pa.Array, others: pa.Array, texts: pa.Array, one: Callable[[str], str]
 ) -> pa.Array:
-    """The forms, where ``others`` is true those that a function of one text gives."""
+    """Replace the forms where ``others`` is true by what ``one`` returns of the text."""
     if not others.true_count:
         return formed
     own = by_text(one)(texts.filter(others)).cast(formed.type)
@@ -75,14 +75,14 @@ Positions = NDArray[np.int64]
 
 
 def contained(texts: pa.Array, part: Positions, whole: Positions) -> NDArray[np.bool_]:
-    """Whether one text stands anywhere in the other, (n_pairs,); one without characters never does."""
+    """Say whether one text contains the other, (n_pairs,); an empty part counts as not contained."""
     pairs = (texts.take(pa.array(of)).to_pylist() for of in (part, whole))
     within = (one != "" and one in other for one, other in zip(*pairs, strict=True))
     return np.fromiter(within, np.bool_, len(part))
 
 
 def f1_of_pairs(texts: pa.Array, first: Positions, second: Positions) -> NDArray[np.float64]:
-    """:func:`suffice.scoring.token_f1` of every pair of texts in a normal form, (n_pairs,), bit for bit."""
+    """Return :func:`suffice.scoring.token_f1` of every pair of normal forms, (n_pairs,), bit for bit."""
     used, place = np.unique(np.concatenate([first, second]), return_inverse=True)
     texts = texts.take(pa.array(used))
     lists = pc.split_pattern(texts, " ")  # one empty word of an empty text
@@ -104,7 +104,7 @@ def f1_of_pairs(texts: pa.Array, first: Positions, second: Positions) -> NDArray
 
 
 def _numbered(words: pa.Array, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """A number below ``len(words)`` for each, equal for the same word the same time in a text."""
+    """Number words below ``len(words)``, equal for the same occurrence of a word in a text."""
     coded = words.dictionary_encode()
     codes, many = coded.indices.to_numpy().astype(np.int64), len(coded.dictionary)
     keys = np.repeat(np.arange(len(offsets) - 1) * many, np.diff(offsets)) + codes
@@ -120,12 +120,12 @@ Array = NDArray[np.float64]
 
 
 def normal_forms(texts: pa.Array) -> pa.Array:
-    """:func:`suffice.scoring.normalize_answer` of every text, for :meth:`Texts.mapped`."""
+    """Apply :func:`suffice.scoring.normalize_answer` to every text, for :meth:`Texts.mapped`."""
     return without_articles(texts, normalize_answer.__wrapped__)
 
 
 def answer_forms(texts: pa.Array) -> pa.Array:
-    """:func:`suffice.scoring.answer_form` of every text, for :meth:`Texts.mapped`."""
+    """Apply :func:`suffice.scoring.answer_form` to every text, for :meth:`Texts.mapped`."""
     forms = normal_forms(texts)
     nothing = pc.equal(forms, "")
     if not pc.any(nothing).as_py():
@@ -137,9 +137,9 @@ def answer_forms(texts: pa.Array) -> pa.Array:
 # --- scores -----------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, eq=False)
 class GoldAnswers:
-    """The gold answers of questions, ``texts`` of all of them end to end.
+    """Hold the gold answers of all questions, end to end in ``texts``.
 
-    ``offsets`` (n_questions + 1,) are where those of each question begin.
+    Question i has those from ``offsets[i]`` to before ``offsets[i + 1]``; ``offsets`` is (n_questions + 1,).
     """
 
     texts: Texts
@@ -147,7 +147,7 @@ class GoldAnswers:
 
     @classmethod
     def of(cls, column: pa.Array | pa.ChunkedArray) -> GoldAnswers:
-        """Of a column of lists, one a question; null and empty gold answers are none."""
+        """Read a column of lists, one per question; leave out null and empty gold answers."""
         lists = Ragged.of(column)
         said = pc.fill_null(pc.greater(pc.binary_length(lists.values), 0), False)
         before = np.append(0, np.cumsum(said.to_numpy(zero_copy_only=False)))
@@ -155,17 +155,15 @@ class GoldAnswers:
 
     @property
     def labelled(self) -> NDArray[np.bool_]:
-        """Which questions have any, (n_questions,)."""
+        """Say which questions have gold answers, (n_questions,)."""
         return np.diff(self.offsets) > 0
 
 
 class ScoredAnswers:
-    """Answers against the gold answers of their questions; each score (n,), the best over these.
+    """Score answers against the gold answers of their questions, (n,); the best gold answer counts.
 
-    NaN where the answer is null or its question has no gold answer. Equal to :mod:`suffice.scoring`
-    bit for bit: ``ScoredAnswers(samples, gold, question).score("f1", "squad")`` is what ``f1_score``
-    gives of every sample. Texts are normalised once for all scores, and what is more than equality is
-    computed of distinct pairs of an answer and a gold answer.
+    A score is NaN where the answer is null or its question has no gold answer. Scores equal those of
+    :mod:`suffice.scoring` bit for bit. Each distinct text and each distinct pair is worked on once.
     """
 
     def __init__(self, answers: Texts, gold: GoldAnswers, question: NDArray[np.int64]) -> None:
@@ -180,67 +178,44 @@ class ScoredAnswers:
         begin, end = gold.offsets[asked], gold.offsets[asked + 1]
         counts = end - begin
         self._starts = np.cumsum(counts) - counts  # of each answer's pairs
+        answer, golden = np.repeat(code, counts), gold.texts.codes[ranges(begin, end)]
+        golden = golden + len(answers.distinct)
         both = [answers.distinct, gold.texts.distinct.cast(answers.distinct.type)]
-        self._pairs = _Pairs.of(
-            np.repeat(code, counts),
-            gold.texts.codes[ranges(begin, end)] + len(answers.distinct),
-            normal_forms(pa.concat_arrays(both)),
-        )
+        self._forms = normal_forms(pa.concat_arrays(both))
+        coded = Texts.of(self._forms).codes
+        self._same: NDArray[np.bool_] = coded[answer] == coded[golden]
+        rows = np.flatnonzero(~self._same)
+        keys = answer[rows] * len(self._forms) + golden[rows]
+        _, place, other = np.unique(keys, return_index=True, return_inverse=True)
+        said = pc.greater(pc.binary_length(self._forms), 0).to_numpy(zero_copy_only=False)
+        self._said: NDArray[np.bool_] = self._same & said[golden]
+        self._other = other.reshape(-1)  # of the distinct pairs that are not equal
+        self._answer, self._gold = answer[rows[place]], golden[rows[place]]
 
     def score(self, name: ScoreName, f1_kind: F1Kind = "hotpotqa") -> Array:
-        """One of the scores, (n,)."""
-        best = self._pairs.score(name, f1_kind)
+        """Return one of the scores, (n,)."""
+        best = self._of_pairs(name, f1_kind)
         if len(best) > len(self._starts):
             best = np.maximum.reduceat(best, self._starts)
         scores = np.full(self._n, np.nan)
         scores[self._rows] = best[self._of_row]
         return scores
 
-
-@dataclass(frozen=True, eq=False)
-class _Pairs:
-    """Pairs of an answer and a gold answer, positions in their normal ``forms``."""
-
-    same: NDArray[np.bool_]
-    said: NDArray[np.bool_]
-    other: NDArray[np.int64]
-    answer: Codes
-    gold: Codes
-    forms: pa.Array
-
-    @classmethod
-    def of(cls, answer: Codes, gold: Codes, forms: pa.Array) -> _Pairs:
-        coded = Texts.of(forms).codes
-        same = coded[answer] == coded[gold]
-        rows = np.flatnonzero(~same)
-        keys = answer[rows] * len(forms) + gold[rows]
-        _, place, other = np.unique(keys, return_index=True, return_inverse=True)
-        place = rows[place]
-        said = pc.greater(pc.binary_length(forms), 0).to_numpy(zero_copy_only=False)
-        return cls(same, same & said[gold], other.reshape(-1), answer[place], gold[place], forms)
-
-    def score(self, name: ScoreName, f1_kind: F1Kind) -> Array:
-        """(n_pairs,)"""
+    def _of_pairs(self, name: ScoreName, f1_kind: F1Kind) -> Array:
         if name == "em":
-            return self.same.astype(np.float64)
-        scores = self.said.astype(np.float64)
+            return self._same.astype(np.float64)
         if name == "acc":
-            of_others = contained(self.forms, self.gold, self.answer).astype(np.float64)
+            of_others = contained(self._forms, self._gold, self._answer).astype(np.float64)
         else:
             of_others = self._f1
         if name == "f1" and f1_kind == "hotpotqa":
-            of_others = np.where(self._special, 0.0, of_others)
-        scores[~self.same] = of_others[self.other]
+            special = pc.is_in(self._forms, pa.array(sorted(SPECIAL), self._forms.type))
+            of_forms = special.to_numpy(zero_copy_only=False)
+            of_others = np.where(of_forms[self._answer] | of_forms[self._gold], 0.0, of_others)
+        scores = self._said.astype(np.float64)
+        scores[~self._same] = of_others[self._other]
         return scores
 
     @cached_property
     def _f1(self) -> Array:
-        return f1_of_pairs(self.forms, self.answer, self.gold)
-
-    @cached_property
-    def _special(self) -> NDArray[np.bool_]:
-        """Where either is yes, no or noanswer."""
-        special = pc.is_in(self.forms, pa.array(sorted(SPECIAL), self.forms.type))
-        of_forms = special.to_numpy(zero_copy_only=False)
-        either: NDArray[np.bool_] = of_forms[self.answer] | of_forms[self.gold]
-        return either
+        return f1_of_pairs(self._forms, self._answer, self._gold)

@@ -20,10 +20,10 @@ NONE = -1  # the code of a null
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Texts:
-    """Texts as positions in their distinct values.
+    """Hold texts as positions in their distinct values.
 
-    ``codes`` (n,) has :data:`NONE` for a null; ``distinct`` is an Arrow array of strings without nulls, each
-    once: texts are equal where their codes are.
+    ``codes`` (n,) has :data:`NONE` for a null. ``distinct`` holds each text once, so equal codes mean equal
+    texts.
     """
 
     codes: Codes
@@ -31,7 +31,7 @@ class Texts:
 
     @classmethod
     def of(cls, column: pa.Array | pa.ChunkedArray) -> Texts:
-        """The texts of a column, dictionary-encoded or plain."""
+        """Read a column of texts, dictionary-encoded or plain."""
         if isinstance(column, pa.ChunkedArray):
             column = column.combine_chunks()
         if isinstance(column, pa.ChunkedArray):  # no chunk, or more than fits one
@@ -45,27 +45,27 @@ class Texts:
         return len(self.codes)
 
     def mapped(self, form: Callable[[pa.Array], pa.Array]) -> Texts:
-        """The texts in another form, equal ones with equal codes."""
+        """Return the texts in another form; equal forms get equal codes."""
         forms = form(self.distinct).dictionary_encode()
         codes = forms.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         return Texts(self.through(codes, NONE), forms.dictionary)
 
     def through(self, values: NDArray[Any], null: object) -> NDArray[Any]:
-        """Of every text what ``values`` (n_distinct,) holds of it; ``null`` for a null."""
+        """Return each text's entry of ``values`` (n_distinct,); ``null`` for a null."""
         return np.append(values, np.array([null], values.dtype))[self.codes]
 
     def code_of(self, text: str) -> int:
-        """The code of a text, one that no text has where it is not among them."""
+        """Return the code of a text; an unused code if the text is not there."""
         place = pc.index(self.distinct, pa.scalar(text, self.distinct.type)).as_py()
         return len(self.distinct) if place < 0 else int(place)
 
     def take(self, rows: NDArray[np.bool_] | NDArray[np.integer]) -> Texts:
-        """Those of some rows; the distinct values stay those of all."""
+        """Return the texts of some rows; the distinct values stay."""
         return Texts(self.codes[rows], self.distinct)
 
 
 def by_text(one: Callable[[str], str]) -> Callable[[pa.Array], pa.Array]:
-    """A form that a function of one text gives, for :meth:`Texts.mapped`."""
+    """Turn a function of one text into one for :meth:`Texts.mapped`."""
     return lambda texts: pa.array([one(text) for text in texts.to_pylist()], pa.string())
 
 
@@ -74,11 +74,11 @@ _BLOCK = 1 << 16  # values at a time: what is made of them stays in the cache
 
 @dataclass(frozen=True, eq=False)
 class Ragged:
-    """Lists of different lengths, one a row.
+    """Hold lists of different lengths, one per row.
 
-    ``offsets`` (n_rows + 1,) are where each begins in ``values``; ``valid`` (n_rows,) is false for a null,
-    which is as long as an empty one. ``read`` gives the values, or structs that have at least the field
-    named, which of a list in a struct is ``LIST.FIELD``.
+    Row i holds the values from ``offsets[i]`` to before ``offsets[i + 1]``. ``valid`` (n_rows,) is false for
+    a null, which has length 0. ``read`` returns the values, or structs with the named field (``LIST.FIELD``
+    if nested).
     """
 
     offsets: NDArray[np.int64]
@@ -87,14 +87,14 @@ class Ragged:
 
     @classmethod
     def of(cls, column: pa.Array | pa.ChunkedArray) -> Ragged:
-        """The lists of a column of Arrow lists."""
+        """Read a column of Arrow lists."""
         array = _one_array(column)
         values = array.flatten()  # which leaves out what lies under nulls
         return cls(*_shape(array), lambda _: values)
 
     @classmethod
     def reading(cls, cells: Callable[[str], pa.Array | pa.ChunkedArray], slim: str = "") -> Ragged:
-        """The lists of a column whose fields ``cells`` reads; where they begin is that of field ``slim``."""
+        """Read a column of lists lazily by ``cells``; field ``slim`` tells where lists begin."""
         return cls(
             *_shape(_one_array(cells(slim))), lambda field: _one_array(cells(field)).flatten()
         )
@@ -104,34 +104,34 @@ class Ragged:
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
-        """How many values each list has, (n_rows,); 0 for a null."""
+        """Return the length of each list, (n_rows,); 0 for a null."""
         return np.diff(self.offsets)
 
     @cached_property
     def rows(self) -> NDArray[np.int64]:
-        """The row of every value, (n_values,)."""
+        """Return the row of every value, (n_values,)."""
         return np.repeat(np.arange(len(self)), self.lengths)
 
     def field(self, name: str) -> pa.Array:
-        """A field of every value that is a struct; null where the struct is."""
+        """Return one field of every struct; null where the struct is."""
         return pc.struct_field(self.read(name), name)
 
     @cached_property
     def values(self) -> pa.Array:
-        """Those of all lists, end to end."""
+        """Return the values of all lists, end to end."""
         return self.read("")
 
     def texts(self, name: str | None = None) -> Texts:
-        """The values as texts, or a field of them."""
+        """Return the values, or one of their fields, as texts."""
         return Texts.of(self.values if name is None else self.field(name))
 
     def numbers(self, name: str | None = None) -> NDArray[np.float64]:
-        """The values as float64, or a field of them; NaN for a null."""
+        """Return the values, or one of their fields, as float64; NaN for a null."""
         values = self.values if name is None else self.field(name)
         return np.asarray(pc.cast(values, pa.float64()).to_numpy(zero_copy_only=False), np.float64)
 
     def lists(self, name: str, slim: str = "") -> Ragged:
-        """A field of every value that is a list itself: its rows are the values; ``slim`` as above."""
+        """Return a field that holds lists; its rows are the values."""
 
         def cells(field: str) -> pa.Array:
             return pc.struct_field(self.read(f"{name}.{field}" if field else name), name)
@@ -154,7 +154,7 @@ def _shape(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
 
 
 def ranges(begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The numbers from each begin to before its end, one range after the other."""
+    """Return the numbers from each begin to before its end, one range after the other."""
     lengths = ends - begins
     return np.repeat(ends - np.cumsum(lengths), lengths) + np.arange(lengths.sum())
 
@@ -165,10 +165,10 @@ def by_length(
     ends: NDArray[np.int64],
     statistic: Callable[[NDArray[np.float64]], NDArray[np.float64]],
 ) -> NDArray[np.float64]:
-    """A statistic of each range of ``values``, (n_ranges,); NaN of an empty one.
+    """Compute a statistic of each range of ``values``, (n_ranges,); NaN for an empty range.
 
-    ``statistic`` takes ranges of one length as rows, (n, length): numpy sums a row as it sums an array of
-    that length by itself, bit for bit.
+    ``statistic`` takes ranges of one length as rows, (n, length). So numpy sums each as it sums it alone, bit
+    for bit.
     """
     lengths = ends - begins
     of_each = np.full(len(lengths), np.nan)
@@ -184,23 +184,16 @@ def by_length(
 
 
 def segment_sums(values: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The sum of every segment, rounded once whatever the order, (n_segments,); 0 of an empty one.
+    """Sum every segment with one rounding, whatever the order, (n_segments,); 0 for an empty one.
 
-    ``offsets`` (n_segments + 1,) do not fall and say where each begins in ``values``.
+    Segment i lies from ``offsets[i]`` to before ``offsets[i + 1]``; ``offsets`` (n_segments + 1,) never fall.
     """
-    sums = np.zeros(len(offsets) - 1)
-    first = 0
-    while first < len(sums):
-        last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + _BLOCK, "right")) - 1)
-        block = values[offsets[first] : offsets[last]].tolist()
-        bounds = (offsets[first : last + 1] - offsets[first]).tolist()
-        sums[first:last] = [math.fsum(block[start:end]) for start, end in pairwise(bounds)]
-        first = last
-    return sums
+    bounds = pairwise(offsets.tolist())
+    return np.array([math.fsum(values[start:end].tolist()) for start, end in bounds], np.float64)
 
 
 def segment_means(values: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The mean of every segment, rounded as its sum is, (n_segments,); NaN of an empty one."""
+    """Average every segment from its rounded sum, (n_segments,); NaN for an empty one."""
     lengths = np.diff(offsets)
     means = segment_sums(values, offsets)
     means[lengths == 0] = np.nan

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,16 +14,15 @@ from numpy.typing import NDArray
 
 from suffice.errors import DataError
 from suffice.trace.rounds.records import (
-    LEAST_PROPENSITY,
+    PROPENSITY,
+    SCORE,
     STOPPED_BY,
     fitting_clusters,
     not_a_logprob,
-    not_a_propensity,
-    not_a_score,
     wrong_logprob,
 )
 from suffice.trace.rounds.schema import REQUIRED, USAGE_COLUMNS
-from suffice.trace.stored_file import StoredFile, first_error
+from suffice.trace.values import Range
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +38,14 @@ class Problem:
         return DataError(self.message, file=file, row=row, column=self.column)
 
 
-def find_problems(table: pa.Table) -> Iterator[Problem]:
-    """Return every problem of ``table``, whose columns already have the schema's types."""
-    yield from row_problems(table)
-    yield from key_problems(table)
-
-
 def row_problems(table: pa.Table) -> Iterator[Problem]:
-    """Return the problems that a single row shows."""
-    for check in _ROW_CHECKS:
-        yield from check(table)
-
-
-def refuse_problems(file: StoredFile, table: pa.Table, first_row: int) -> None:
-    """Refuse invalid values in some columns of a file, given these rows."""
-    if problems := list(row_problems(table)):
-        name = str(file.file)
-        raise first_error([one.error(name, first_row + one.position) for one in problems])
+    """Yield the problems that a single row shows; columns already have the schema's types."""
+    start = 0
+    for rows in table.to_batches():
+        for check in _ROW_CHECKS:
+            for problem in check(rows):
+                yield replace(problem, position=start + problem.position)
+        start += rows.num_rows
 
 
 def key_problems(table: pa.Table, keys: Keys | None = None) -> Iterator[Problem]:
@@ -69,55 +59,44 @@ def key_problems(table: pa.Table, keys: Keys | None = None) -> Iterator[Problem]
     yield from _stops(table, keys)
 
 
-def positions(mask: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
+def _positions(mask: pa.Array) -> list[int]:
     """Return the positions where a mask is true; a null is not true."""
-    flags = pc.fill_null(mask, False)
-    if isinstance(flags, pa.ChunkedArray):
-        flags = flags.combine_chunks()
-    return np.flatnonzero(flags.to_numpy(zero_copy_only=False))
+    return pc.indices_nonzero(mask).to_pylist()  # type: ignore[no-any-return]
 
 
-def _cells(table: pa.Table) -> Iterator[Problem]:
+def _cells(rows: pa.RecordBatch) -> Iterator[Problem]:
+    there = {*rows.schema.names}
     for name in REQUIRED:
-        if name == "answer" or name not in table.column_names:
-            continue  # null: not asked for
-        if table.column(name).null_count:
-            for position in positions(pc.is_null(table.column(name))):
-                yield Problem(int(position), name, "null where a value is required")
-    for name, (wrong, said) in _WRONG_CELLS.items():
-        cells = table.column(name) if name in table.column_names else None
-        if cells is not None and cells.null_count < len(cells):
-            for position in positions(wrong(cells)):
-                yield Problem(int(position), name, said(cells[int(position)].as_py()))
+        if name in there and name != "answer":  # null: not asked for
+            for position in _positions(rows.column(name).is_null()):
+                yield Problem(position, name, "null where a value is required")
+    for name in there & {"question_id"}:
+        for position in _positions(pc.equal(rows.column(name), "")):
+            yield Problem(position, name, "empty question_id")
+    for name in there & {"stopped_by"}:
+        known = pc.is_in(rows.column(name), pa.array([*STOPPED_BY, None], pa.string()))
+        for position in _positions(pc.invert(known)):
+            said = f"must be one of {', '.join(STOPPED_BY)}; found {rows.column(name)[position]}"
+            yield Problem(position, name, f"{said}; null where the question ran to its full budget")
+    for name, allowed in _RANGES.items():
+        if name in there:
+            cells = rows.column(name)
+            inside = pc.and_(
+                pc.greater_equal(cells, allowed.least), pc.less_equal(cells, allowed.most)
+            )
+            if name != "propensity":  # undefined
+                inside = pc.or_(inside, pc.is_nan(cells))
+            for position in _positions(pc.invert(inside)):
+                yield Problem(position, name, allowed.refusal(cells[position].as_py()))
 
 
-def _negative(cells: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.less(cells, 0)
-
-
-_WRONG_CELLS: Mapping[
-    str, tuple[Callable[[pa.ChunkedArray], pa.ChunkedArray], Callable[[Any], str]]
-] = {
-    "question_id": (lambda ids: pc.equal(ids, ""), lambda _: "empty question_id"),
-    "round": (_negative, lambda number: f"round {number}: rounds count from 1 (0: closed book)"),
-    "propensity": (
-        lambda cells: pc.invert(
-            pc.and_(pc.greater_equal(cells, LEAST_PROPENSITY), pc.less_equal(cells, 1))
-        ),
-        not_a_propensity,
-    ),
-    "score": (lambda cells: pc.or_(_negative(cells), pc.greater(cells, 1)), not_a_score),
-    "stopped_by": (
-        lambda cells: pc.invert(pc.is_in(cells, pa.array([*STOPPED_BY, None], pa.string()))),
-        lambda value: (
-            f"must be one of {', '.join(STOPPED_BY)}, found {value!r}; null where the question ran to its "
-            "full budget"
-        ),
-    ),
-    "answer_starts": (_negative, lambda number: f"token {number}: tokens count from 0"),
-    **{column.name: (_negative, lambda _: "a negative amount") for column in USAGE_COLUMNS},
+_RANGES: Mapping[str, Range] = {
+    "round": Range(0, math.inf, "a round from 1 (0: closed book)"),
+    "propensity": PROPENSITY,
+    "score": SCORE,
+    "answer_starts": Range(0, math.inf, "the number of a token from 0"),
+    **{column.name: Range(0, math.inf, "an amount of at least 0") for column in USAGE_COLUMNS},
 }
-"""Of columns that may be there: which cells are wrong, and what is said of such a value."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,14 +144,9 @@ class Keys:
         places = np.append(self.rank, -1)[self.codes]
         return np.lexsort((self.rounds, places))
 
-    @cached_property
-    def sorted_rows(self) -> NDArray[np.int64]:
-        """Rows by question and round."""
-        return np.lexsort((self.rounds, self.codes))
-
 
 def _round_sequence(table: pa.Table, keys: Keys) -> Iterator[Problem]:
-    order = keys.sorted_rows
+    order = keys.by_question
     codes, rounds = keys.codes[order], keys.rounds[order]
     first = np.r_[True, codes[1:] != codes[:-1]]
     step = np.r_[0, np.diff(rounds)]
@@ -204,19 +178,16 @@ _OF_QUESTIONS = {
 
 
 def _one_value(table: pa.Table, keys: Keys) -> Iterator[Problem]:
-    there = [name for name in _OF_QUESTIONS if name in table.column_names]
-    if not there:
-        return
-    order = slice(None) if keys.in_order else keys.sorted_rows
+    order = keys.by_question
     same = keys.codes[order][1:] == keys.codes[order][:-1]
-    for name in there:
-        null, wrong = _OF_QUESTIONS[name]
+    for name, (null, wrong) in _OF_QUESTIONS.items():
+        if name not in table.column_names:
+            continue
         cells = table.column(name)
         filled = pc.fill_null(cells, pa.scalar(null, cells.type)).combine_chunks()
         values = filled.dictionary_encode().indices.to_numpy(zero_copy_only=False)[order]
         for index in np.flatnonzero(same & (values[1:] != values[:-1])):
-            row = index + 1 if keys.in_order else keys.sorted_rows[index + 1]
-            yield Problem(int(row), name, wrong)
+            yield Problem(int(order[index + 1]), name, wrong)
 
 
 def _stops(table: pa.Table, keys: Keys) -> Iterator[Problem]:
@@ -235,55 +206,37 @@ def _stops(table: pa.Table, keys: Keys) -> Iterator[Problem]:
         yield Problem(int(position), "stopped_by", said)
 
 
-def _flat_logprobs(tokens: pa.ListArray) -> Iterator[tuple[str, pa.Array, pa.Array]]:
-    """Yield (column, values, row of each value) for tokens and their alternatives, as far as read."""
-    rows = pc.list_parent_indices(tokens)
-    flat = pc.list_flatten(tokens)
-    read = {field.name for field in flat.type}
-    if "logprob" in read:
-        yield "tokens.logprob", pc.struct_field(flat, "logprob"), rows
-    if "top" in read:
-        tops = pc.struct_field(flat, "top")
-        top_rows = rows.take(pc.list_parent_indices(tops))
-        yield "tokens.top.logprob", pc.struct_field(pc.list_flatten(tops), "logprob"), top_rows
-
-
-def _logprobs(table: pa.Table) -> Iterator[Problem]:
-    if "tokens" not in table.column_names:
-        return
-    start = 0
-    for chunk in table.column("tokens").chunks:
-        for column, values, rows in _flat_logprobs(chunk):
-            numbers = values.to_numpy(zero_copy_only=False)
-            for index in np.flatnonzero(not_a_logprob(numbers)).tolist():
-                row = start + int(rows[index].as_py())
-                yield Problem(row, column, wrong_logprob(values[index].as_py()))
-        start += len(chunk)
-
-
-def _null_items(table: pa.Table) -> Iterator[Problem]:
-    """Find null passages, and null tokens if their log-probabilities are not read."""
+def _items(rows: pa.RecordBatch) -> Iterator[Problem]:
+    """Find null items, and numbers that are no log-probabilities, as far as they are read."""
     for name in ("passages", "refound", "tokens"):
-        if name not in table.column_names:
+        if name not in rows.schema.names:
             continue
-        start = 0
-        for chunk in table.column(name).chunks:
-            items = pc.list_flatten(chunk)
-            said_already = name == "tokens" and "logprob" in {field.name for field in items.type}
-            if items.null_count and not said_already:
-                rows = pc.list_parent_indices(chunk).filter(items.is_null())
-                for row in pc.unique(rows).to_pylist():
-                    yield Problem(start + row, name, "a null among its items")
-            start += len(chunk)
+        cells = rows.column(name)
+        items, parents = pc.list_flatten(cells), pc.list_parent_indices(cells)
+        read = {field.name for field in items.type} if name == "tokens" else set()
+        if "logprob" in read:
+            yield from _logprobs(f"{name}.logprob", items, parents)
+        else:
+            for row in pc.unique(parents.filter(items.is_null())).to_pylist():
+                yield Problem(row, name, "a null among its items")
+        if "top" in read:
+            tops = pc.struct_field(items, "top")
+            of_tops = parents.take(pc.list_parent_indices(tops))
+            yield from _logprobs(f"{name}.top.logprob", pc.list_flatten(tops), of_tops)
 
 
-def _sample_clusters(table: pa.Table) -> Iterator[Problem]:
-    """Check one number per sample, each the position of the first sample of a cluster."""
-    if "sample_clusters" not in table.column_names:
+def _logprobs(column: str, items: pa.StructArray, parents: pa.Array) -> Iterator[Problem]:
+    values = pc.struct_field(items, "logprob")
+    for index in np.flatnonzero(not_a_logprob(values.to_numpy(zero_copy_only=False))).tolist():
+        yield Problem(parents[index].as_py(), column, wrong_logprob(values[index].as_py()))
+
+
+def _sample_clusters(rows: pa.RecordBatch) -> Iterator[Problem]:
+    if "sample_clusters" not in rows.schema.names:
         return
-    clusters = table.column("sample_clusters")
-    drawn = table.column("samples") if "samples" in table.column_names else None
-    for position in np.flatnonzero(clusters.is_valid().to_numpy()).tolist():
+    clusters = rows.column("sample_clusters")
+    drawn = rows.column("samples") if "samples" in rows.schema.names else None
+    for position in _positions(clusters.is_valid()):
         samples = None if drawn is None else drawn[position].as_py()
         numbers = [-1 if one is None else one for one in clusters[position].as_py()]
         try:
@@ -302,34 +255,31 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def _counts(table: pa.Table) -> Iterator[Problem]:
+def _counts(rows: pa.RecordBatch) -> Iterator[Problem]:
     """Check that a part of the calls or tokens is at most the whole."""
+    there = {*rows.schema.names}
     for whole, parts in _PARTS.items():
-        there = [name for name in parts if {name, whole} <= {*table.column_names}]
-        for name in there:
-            more = pc.greater(table.column(name), table.column(whole))
-            for position in positions(more) if pc.any(more).as_py() else ():
+        for name in parts:
+            if {name, whole} <= there:
                 words = name.replace("_", " ")
-                yield Problem(int(position), name, f"more {words} than {whole}")
-    if {*_CALL_PARTS, "llm_calls"} <= {*table.column_names}:
-        together = pc.add_checked(
-            *(pc.cast(table.column(name), pa.int32()) for name in _CALL_PARTS)
-        )
-        for position in positions(pc.greater(together, table.column("llm_calls"))):
+                for position in _positions(pc.greater(rows.column(name), rows.column(whole))):
+                    yield Problem(position, name, f"more {words} than {whole}")
+    if {*_CALL_PARTS, "llm_calls"} <= there:
+        parts_of_calls = (pc.cast(rows.column(name), pa.int32()) for name in _CALL_PARTS)
+        more = pc.greater(pc.add(*parts_of_calls), rows.column("llm_calls"))
+        for position in _positions(more):
             said = "more answer and sample calls together than llm_calls"
-            yield Problem(int(position), "answer_calls", said)
+            yield Problem(position, "answer_calls", said)
 
 
-_ROW_CHECKS: tuple[Callable[[pa.Table], Iterator[Problem]], ...] = (
+_ROW_CHECKS: tuple[Callable[[pa.RecordBatch], Iterator[Problem]], ...] = (
     _cells,
-    _logprobs,
-    _null_items,
+    _items,
     _sample_clusters,
     _counts,
 )
 
 CHECKED_WITH: Mapping[str, tuple[str, ...]] = {
-    "gold_answers": ("round",),
     "sample_clusters": ("samples",),
     **{part: (whole,) for whole, parts in _PARTS.items() for part in parts if whole != "llm_calls"},
     **dict.fromkeys(_CALL_PARTS, ("llm_calls", *_CALL_PARTS)),

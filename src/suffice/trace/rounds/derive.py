@@ -22,10 +22,10 @@ from suffice.trace.durable import check_free, written_aside
 from suffice.trace.lazy import LazyTable
 from suffice.trace.parquet import parquet_writer, part_name
 from suffice.trace.rounds.labels import labelled
-from suffice.trace.rounds.reader import ATTRIBUTES, read_traces, told_apart
+from suffice.trace.rounds.reader import ATTRIBUTES, question_ids_of, read_traces, told_apart
 from suffice.trace.rounds.records import sampled_ids
 from suffice.trace.rounds.schema import QUESTION_ROWS
-from suffice.trace.rounds.trace_set import TraceSet, unit_keys
+from suffice.trace.rounds.trace_set import TraceSet, in_columns, unit_keys
 from suffice.trace.stored_file import BATCH, agreed, one_schema
 
 
@@ -156,15 +156,10 @@ def merge_traces(
         raise UsageError(f"name at least two trace sets to join, found {sources!r}")
     check_free(Path(out))
     read = [read_source(source, skip_invalid=skip_invalid) for source in sources]
-    held: dict[str, str] = {}
-    repeated: dict[str, tuple[str, str]] = {}
-    for source in read:
-        for name in source.question_ids:
-            if name in held:
-                repeated[name] = (held[name], source.origin.source)
-            held[name] = source.origin.source
-    if repeated:
-        name, (first, second) = next(iter(repeated.items()))
+    counted = Counter(name for source in read for name in source.question_ids)
+    if repeated := [name for name, times in counted.items() if times > 1]:
+        name = repeated[0]
+        first, second, *_ = (one.origin.source for one in read if name in one.question_ids)
         raise UsageError(
             f"{len(repeated)} questions are in more than one of them, the first {name!r} in {first} and "
             f"{second}; compare such records side by side with: suffice replay {first} {second} --policy P, "
@@ -232,9 +227,7 @@ def write_copy(
         with parquet_writer(file, schema) as sink:
             for table in tables:
                 for some in _pieces(table):
-                    whole = [schema.empty_table(), some]
-                    rows = pa.concat_tables(whole, promote_options="permissive")
-                    sink.write_table(rows.select(schema.names).cast(schema))
+                    sink.write_table(in_columns([some], schema))
     questions = sum(source.n_questions for source in sources)
     splits = sum((Counter(source.splits) for source in sources), Counter[str]())
     return Written(
@@ -443,7 +436,7 @@ def read_ids(ids: str | Path | Iterable[str]) -> tuple[str, ...]:
         return tuple(ids)
     path = Path(ids)
     if path.is_dir() or path.suffix == ".parquet":
-        return read_traces(path, columns=()).question_ids
+        return tuple(question_ids_of(path))
     try:
         lines = [
             line.strip() for line in plain_file(path).read_text(encoding="utf-8-sig").splitlines()

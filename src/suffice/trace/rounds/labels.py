@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from suffice.contracts import strict_json
 from suffice.errors import DataError, plain_file
 from suffice.trace.recording import live_store
-from suffice.trace.rounds.records import score_of
+from suffice.trace.rounds.records import SCORE
 from suffice.trace.rounds.schema import SCHEMA
 from suffice.trace.rounds.trace_set import TraceSet, with_column
-from suffice.trace.values import Check, checked, items, not_empty
+from suffice.trace.values import Check, Checked, items, not_empty
 
 LABELS_FILE = "labels.jsonl"
 LABEL_COLUMNS = ("gold_answers", "question_type", "group", "score")
@@ -52,7 +52,7 @@ def _answers(given: Any, column: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Label:
+class Label(Checked):
     """A label that arrives after the recording; fields left out stay as they are.
 
     Parameters
@@ -74,7 +74,7 @@ class Label:
     _checks: ClassVar[Mapping[str, Check]] = {
         "question_id": not_empty,
         "gold_answers": _answers,
-        "score": lambda value, _: score_of(value),
+        "score": SCORE,
     }
     question_id: str
     gold_answers: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ class Label:
     place: str = "the labels given"
 
     def __post_init__(self) -> None:
-        checked(self)
+        Checked.__post_init__(self)
         if self.round is not None and self.score is None:
             raise DataError(
                 "needs a score; all other labels belong to the whole question", column="round"
@@ -210,11 +210,9 @@ class Labels:
         cells = map(partial(_Cell, name), ids, rounds)
         return [cell if cell in self.entries else None for cell in cells]
 
-    def onto(self, table: pa.Table, columns: Container[str] = LABEL_COLUMNS) -> pa.Table:
-        """Return the rows with these labels in the wanted columns."""
+    def onto(self, table: pa.Table) -> pa.Table:
+        """Return the rows with these labels in their columns."""
         for name in self.columns():
-            if name not in columns:
-                continue
             kind = SCHEMA.field(name).type
             taken = self._taken(table, name)
             values = [cell and self.entries[cell].value for cell in taken]

@@ -18,16 +18,10 @@ from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.trace.engines import as_place
 from suffice.trace.lazy import LazyTable, Span, in_memory
 from suffice.trace.parquet import TableSchema, footer_of
-from suffice.trace.recording import (
-    RecordedRows,
-    count_failures,
-    is_exported,
-    recorded_rows,
-    stores_at,
-)
+from suffice.trace.recording import count_failures, is_exported, stores_at
 from suffice.trace.rounds.checks import Keys, Problem, key_problems, row_problems
 from suffice.trace.rounds.labels import LABELS_FILE, Labels, labels_beside
-from suffice.trace.rounds.schema import COLUMNS, QUESTIONS, REQUIRED, records_to_table
+from suffice.trace.rounds.schema import QUESTIONS, SCHEMA
 from suffice.trace.rounds.trace_set import (
     TraceSet,
     TraceSetOrigin,
@@ -35,7 +29,7 @@ from suffice.trace.rounds.trace_set import (
     in_words,
     with_column,
 )
-from suffice.trace.store import ALL, Store, exported, free_id
+from suffice.trace.store import Store, StoredRun, exported, free_id
 from suffice.trace.stored_file import (
     BATCH,
     EXAMPLE,
@@ -84,48 +78,22 @@ class TraceInspection:
 def read_traces(
     path: str | Path,
     *,
-    columns: Sequence[str] | None = None,
     skip_invalid: bool = False,
     keep_unknown: bool = False,
     lazily_above: int = READ_WHOLE,
     progress: Callable[[float], object] = lambda _: None,
 ) -> TraceSet:
-    """Read a Parquet file, or a directory of them, or a store of live loops, as one trace set.
+    """Read a record as :func:`suffice.read` does, perhaps with columns that the schema does not know.
 
-    Parameters
-    ----------
-    path
-        A ``.parquet`` file, a ``.db`` file, the address of a database (``postgresql://...``), or a
-        directory: every ``*.parquet`` in it, and ``record.db``.
-    columns
-        Optional columns to load; the required ones always are. ``None``: all.
-    keep_unknown
-        Also load columns that the schema does not know, unchanged.
-    skip_invalid
-        Skip unreadable files and questions with an invalid row, and report them in ``TraceSet.skipped``,
-        instead of raising; the record is then read whole.
-    lazily_above
-        Of a record with more bytes (encoded, not compressed) only the keys are read and checked at once,
-        other columns on first use. A store, or a record with labels beside it, is read whole.
-    progress
-        Called with the share of such a record's keys read so far.
-
-    Raises
-    ------
-    DataError
-        For the first problem, naming file, row and column.
-
-    Warns
-    -----
-    SufficeWarning
-        If a column has a name close to one of the schema, or rounds count from 0.
+    Of a record with more bytes (encoded, not compressed) only the keys are read and checked at once, other
+    columns on first use; ``progress`` gets the share of keys read so far. A store, a record with labels
+    beside it, or one whose invalid parts are skipped is read whole.
     """
     if not skip_invalid:
-        wanted = _Wanted(columns, keep_unknown)
-        traces = _opened(as_place(path), wanted, lazily_above, progress)
+        traces = _opened(as_place(path), _Wanted(keep_unknown), lazily_above, progress)
         if traces is not None:
             return traces
-    inspection = inspect_traces(path, columns=columns, keep_unknown=keep_unknown)
+    inspection = inspect_traces(path, keep_unknown=keep_unknown)
     for remark in inspection.remarks:
         warnings.warn(remark, SufficeWarning, stacklevel=2)
     return inspection.valid(skip_invalid=skip_invalid)
@@ -180,14 +148,6 @@ def _opened(
     for text, file in {text: one.file for one in reversed(files) for text in one.remarks}.items():
         warnings.warn(f"{file}: {text}", SufficeWarning, stacklevel=3)
     spans = [Span(file, 0, file.rows) for file in files]
-    runs = differences((file.file.name, file.run) for file in files)
-    origin = TraceSetOrigin(
-        source=str(root),
-        run=agreed([file.run for file in files]),
-        runs=_runs(files),
-        failures=count_failures(root),
-        loops=runs,
-    )
     table = LazyTable(spans)
     names = [name for name in _KEYS if name in table.column_names]
     for number, name in enumerate(names, start=1):
@@ -206,13 +166,26 @@ def _opened(
     traces = TraceSet(
         table=table.taken(rows[is_round]),
         closed_book=table.taken(rows[~is_round]),
-        origin=origin,
+        origin=_origin(root, files),
         known_starts=known_starts,
     )
-    if wanted.everything:
-        for text in _rounds_from_0(traces):
-            warnings.warn(f"{root}: {text}", SufficeWarning, stacklevel=3)
+    for text in _rounds_from_0(traces):
+        warnings.warn(f"{root}: {text}", SufficeWarning, stacklevel=3)
     return traces
+
+
+def _origin(
+    root: Path, files: Sequence[StoredFile], skipped: Sequence[DataError] = ()
+) -> TraceSetOrigin:
+    runs = {json.dumps(file.run, sort_keys=True): file.run for file in files}
+    return TraceSetOrigin(
+        source=str(root),
+        run=agreed([file.run for file in files]),
+        runs=tuple(runs.values()) if len(runs) > 1 else (),
+        skipped=tuple(skipped),
+        failures=count_failures(root),
+        loops=differences((file.file.name, file.run) for file in files),
+    )
 
 
 def _size(file: Path) -> tuple[int, int]:
@@ -225,9 +198,7 @@ def _size(file: Path) -> tuple[int, int]:
     return sum(group.total_byte_size for group in groups), known.num_rows
 
 
-def inspect_traces(
-    path: str | Path, *, columns: Sequence[str] | None = None, keep_unknown: bool = False
-) -> TraceInspection:
+def inspect_traces(path: str | Path, *, keep_unknown: bool = False) -> TraceInspection:
     """Read the valid questions into ``traces``, and list every problem."""
     root = as_place(path)
     errors: list[DataError] = []
@@ -236,8 +207,7 @@ def inspect_traces(
     broken: list[Problem] = []
     rows = 0
     remarks: dict[str, str] = {}
-    wanted = _Wanted(columns, keep_unknown)
-    for part, table in parts_of(root, wanted, QUESTIONS, errors):
+    for part, table in parts_of(root, _Wanted(keep_unknown), QUESTIONS, errors):
         for problem in row_problems(table):
             errors.append(problem.error(str(part.file), problem.position))
             broken.append(replace(problem, position=rows + problem.position))
@@ -249,7 +219,6 @@ def inspect_traces(
         tables = [*told_apart(tables, [part.run for part in parts])]
     combined = one_table(tables)
     problems = list(key_problems(combined))
-    runs = differences((part.file.name, part.run) for part in parts)
     placed = _placed((part.file, part.rows) for part in parts)
     errors.extend(map(placed, problems))
     if problems := problems + broken:
@@ -259,20 +228,8 @@ def inspect_traces(
     said: list[str] = []
     labels = labels_beside(root, combined, errors, said)
     remarks |= dict.fromkeys(said, str(root))
-    combined = labels.onto(combined, wanted)
-    traces = as_trace_set(
-        combined,
-        TraceSetOrigin(
-            source=str(root),
-            run=agreed([part.run for part in parts]),
-            runs=_runs(parts),
-            skipped=tuple(errors),
-            failures=count_failures(root),
-            loops=runs,
-        ),
-    )
-    if columns is None:
-        remarks |= dict.fromkeys(_rounds_from_0(traces), str(root))
+    traces = as_trace_set(labels.onto(combined), _origin(root, parts, errors))
+    remarks |= dict.fromkeys(_rounds_from_0(traces), str(root))
     return TraceInspection(
         traces=traces,
         errors=tuple(errors),
@@ -280,18 +237,6 @@ def inspect_traces(
         parts=tuple(parts),
         labels=labels,
     )
-
-
-def stored_rows(
-    file: Path, after: Callable[[str], int], most: int = ALL, *, dead: bool = True
-) -> list[RecordedRows]:
-    """Return a store's rows since an export, of live loops (see :meth:`Store.runs`) and of recorders."""
-    live = [
-        RecordedRows(run.token, run.document, run.turn, records_to_table(run.records, run.document))
-        for run in Store(file).runs(after, dead=dead, most=most)
-        if run.records
-    ]
-    return [*live, *recorded_rows(file, after, most)]
 
 
 def parts_of(
@@ -308,51 +253,55 @@ def parts_of(
             yield part
     after = exported(files)  # what is exported meanwhile comes once
     for store in stores_at(root):
-        for rows in stored_rows(store, after):
+        for run in (run for run in Store(store).runs(after) if run.rows):
             try:
-                part = _of_run(store, rows, wanted, kind)
+                part = _of_run(store, run, wanted, kind)
             except DataError as error:
                 errors.append(error)
             else:
                 yield part
 
 
+def question_ids_of(root: Path) -> set[str]:
+    """Return the ids of a record's questions, whatever else is in it."""
+    errors: list[DataError] = []
+    parts = [*parts_of(root, {"question_id"}, QUESTIONS, errors)]
+    if errors:
+        raise first_error(errors)
+    return {name for _, table in parts for name in table.column("question_id").to_pylist()}
+
+
 def _of_run(
-    file: Path, rows: RecordedRows, wanted: Container[str], kind: TableSchema
+    file: Path, run: StoredRun, wanted: Container[str], kind: TableSchema
 ) -> tuple[StoredFile, pa.Table]:
-    check_version(rows.table.schema.metadata or {}, file, kind)
-    table = rows.table.select([name for name in rows.table.column_names if name in wanted])
+    check_version(run.metadata, file, kind)
+    table = run.rows.select([name for name in run.rows.column_names if name in wanted])
     part = StoredFile(
         file=file,
         kind=kind,
         names=tuple(table.column_names),
         row_groups=(table.num_rows,),
-        n_bytes=0,
-        run=dict(rows.run),
-        remarks=(),
+        run=dict(run.document),
         stored=table.schema,
     )
     return part, table
 
 
+@dataclass(frozen=True)
 class _Wanted:
-    """Columns to load in addition to the required ones."""
+    """The columns to load: those of the schema, perhaps with all others."""
 
-    def __init__(self, columns: Sequence[str] | None, keep_unknown: bool) -> None:  # noqa: FBT001
-        known = {column.name for column in COLUMNS}
-        self.everything = columns is None
-        self._named = known if columns is None else {*REQUIRED, *columns}
-        self._known, self.unknown = known, keep_unknown
+    unknown: bool
 
     def __contains__(self, name: object) -> bool:
-        return name in self._named or (self.unknown and name not in self._known)
+        return self.unknown or name in SCHEMA.names
 
 
 def one_table(tables: Iterable[pa.Table]) -> pa.Table:
     """Return one table with every column of any file; missing ones null."""
     tables = list(tables)
     if not tables:
-        return pa.table({column.name: pa.array([], column.type) for column in COLUMNS})
+        return SCHEMA.empty_table()
     one_schema(table.schema for table in tables)
     joined = pa.concat_tables(tables, promote_options="permissive")
     return joined.combine_chunks() if joined.num_rows <= _MANY_ROWS else joined
@@ -374,12 +323,6 @@ def told_apart(tables: Sequence[pa.Table], runs: Sequence[Mapping[str, Any]]) ->
             for table, run in zip(tables, runs, strict=True)
         ]
     return tables
-
-
-def _runs(files: Iterable[StoredFile]) -> tuple[Mapping[str, Any], ...]:
-    """Return each run document of the files once; empty if they agree."""
-    runs = {json.dumps(file.run, sort_keys=True): file.run for file in files}
-    return tuple(runs.values()) if len(runs) > 1 else ()
 
 
 def _placed(files: Iterable[tuple[Path, int]]) -> Callable[[Problem], DataError]:
@@ -469,13 +412,6 @@ def pool_traces(sets: Sequence[TraceSet]) -> TraceSet:
 
     A question whose id an earlier record holds gets a new id, ``q1#2``. Questions with equal text still
     count once in proofs and intervals.
-
-    Raises
-    ------
-    UsageError
-        For records of different loops, or for no record.
-    DataError
-        For own columns whose types do not match.
     """
     if len(sets) == 1:
         return sets[0]

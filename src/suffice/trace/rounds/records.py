@@ -13,12 +13,12 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import numpy as np
 
-from suffice.contracts import whole_text
 from suffice.errors import DataError, UsageError
 from suffice.trace.values import (
     Check,
+    Checked,
+    Range,
     by_name,
-    checked,
     float32,
     items,
     numbers,
@@ -52,16 +52,6 @@ def _scores(given: Any, column: str) -> tuple[float, ...]:
     )
 
 
-def _answer(value: Any, column: str) -> str:
-    if not isinstance(value, str):
-        raise DataError(
-            f"must be text, found {value!r:.60}; write an empty string where the model gave none, None "
-            "where it was not asked",
-            column=column,
-        )
-    return whole_text(value)
-
-
 def _check_logprob(value: float | None, column: str) -> float:
     if value is None:
         raise DataError("a token without a log-probability", column=column)
@@ -88,7 +78,7 @@ _ROUNDED_UP = 1e-5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Passage:
+class Passage(Checked):
     """A passage. ``score`` is the retriever's, ``rerank_score`` the reranker's raw score."""
 
     _prefix: ClassVar[str] = "passages."
@@ -100,7 +90,7 @@ class Passage:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "title", self.title or "")  # null: no title
-        checked(self)
+        Checked.__post_init__(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +120,7 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Usage(Checked):
     """Usage of a round. ``None`` means unknown.
 
     ``llm_calls`` counts the calls of the loop, the answer and the samples. ``answer_calls`` of them served
@@ -169,12 +159,9 @@ class Usage:
     judge_latency_s: float | None = None
     look_latency_s: float | None = None
 
-    def __post_init__(self) -> None:
-        checked(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
+class Round(Checked):
     """One step of a loop. Only ``answer`` is required.
 
     Parameters
@@ -224,7 +211,6 @@ class Round:
     """
 
     _checks: ClassVar[Mapping[str, Check]] = {
-        "answer": _answer,
         "sample_clusters": numbers,
         "candidate_scores": _scores,
         "signals": by_name,
@@ -249,7 +235,7 @@ class Round:
     signals: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        checked(self)
+        Checked.__post_init__(self)
         if self.sample_clusters is not None:
             clusters = fitting_clusters(self.sample_clusters, self.samples)
             object.__setattr__(self, "sample_clusters", clusters)
@@ -261,7 +247,7 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(Checked):
     """An answer for a round, with its own usage.
 
     Parameters
@@ -284,9 +270,6 @@ class Draft:
     verbalized_confidence: float | None = None
     parse_failure: str | None = None
     usage: Usage = field(default_factory=Usage)
-
-    def __post_init__(self) -> None:
-        checked(self)
 
 
 _APART = tuple(
@@ -346,13 +329,13 @@ _Number = TypeVar("_Number", int, float)
 
 
 def known_sum(values: Sequence[_Number | None]) -> _Number | None:
-    """The sum of all values; ``None`` where one is unknown."""
+    """Return the sum of all values; ``None`` where one is unknown."""
     known = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(Checked):
     """A user's question. :class:`Gold` holds the gold answers apart.
 
     Questions of one ``group`` (a conversation, document or user) are not independent: they count as one unit.
@@ -363,9 +346,6 @@ class Question:
     type: str | None = None
     split: str | None = None
     group: str | None = None
-
-    def __post_init__(self) -> None:
-        checked(self)
 
 
 def sampled_ids(ids: Iterable[str], count: int, *, seed: int) -> tuple[str, ...]:
@@ -401,8 +381,17 @@ POLICY_STOP = "policy_stop"
 """The name in the map ``signals`` of 1 where the running policy said stop, 0 where it went on."""
 
 
+SCORE = Range(0.0, 1.0, "a number from 0 to 1 (a score divided by the largest one)")
+# from a millionth in single precision; a question of 1/1e-38 would be all
+PROPENSITY = Range(
+    9.99999997e-07,
+    1.0,
+    "a probability from 0.000001 to 1 (null: only the full budget could end it)",
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionRecord:
+class QuestionRecord(Checked):
     """A question with its rounds, to the full budget or to its stop.
 
     Parameters
@@ -430,8 +419,8 @@ class QuestionRecord:
     _checks: ClassVar[Mapping[str, Check]] = {
         # the answers themselves, or none
         "gold": lambda given, _: given if isinstance(given, Gold) else Gold(answers=given),
-        "scores": lambda scores, _: {number: score_of(one) for number, one in scores.items()},
-        "propensity": lambda value, _: _propensity(value),
+        "scores": lambda scores, _: {number: SCORE(one, "score") for number, one in scores.items()},
+        "propensity": PROPENSITY,
         "stopped_by": partial(one_of, STOPPED_BY),
     }
     question: Question
@@ -444,45 +433,12 @@ class QuestionRecord:
     policy_hash: str | None = None
 
     def __post_init__(self) -> None:
-        checked(self)
+        Checked.__post_init__(self)
         first, last = 1 if self.closed_book is None else 0, len(self.rounds)
         for number in self.scores:
             if not first <= number <= last:
                 said = f"a score of round {number}; the record has rounds {first} to {last}"
                 raise DataError(said, column="score")
-
-
-# a millionth in single precision; a question of 1/1e-38 would be all
-LEAST_PROPENSITY = 9.99999997e-07
-
-
-def not_a_propensity(value: object) -> str:
-    """Return the error message for an invalid propensity."""
-    return (
-        f"must be a probability from 0.000001 to 1, found {value!r}; null where nothing but the full budget "
-        "could end the question"
-    )
-
-
-def _propensity(value: Any) -> float:
-    propensity = float32(value, "propensity")
-    if not LEAST_PROPENSITY <= propensity <= 1.0:
-        raise DataError(not_a_propensity(propensity), column="propensity")
-    return propensity
-
-
-def not_a_score(value: object) -> str:
-    """Return the error message for an invalid score."""
-    return f"must be a number from 0 to 1, found {value!r}; divide it by its largest value"
-
-
-def score_of(value: Any) -> float:
-    """Return a user's score as its column holds it."""
-    unfit = value is None or isinstance(value, str | bool)
-    score = None if unfit else float32(value, "score")
-    if score is None or not 0.0 <= score <= 1.0:
-        raise DataError(not_a_score(value), column="score")
-    return score
 
 
 @dataclass(frozen=True, slots=True)

@@ -405,6 +405,12 @@ def with_column(table: pa.Table, name: str, values: Sequence[Any] | pa.ChunkedAr
     return table.append_column(name, values)
 
 
+def in_columns(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
+    """Return all rows in the columns of a schema; missing ones are null."""
+    rows = pa.concat_tables([schema.empty_table(), *tables], promote_options="permissive")
+    return rows.select(schema.names).cast(schema)
+
+
 def _entries(chunk: pa.MapArray) -> pa.ListArray:
     return pc.cast(chunk, pa.list_(pa.struct([("key", pa.string()), ("value", pa.float64())])))
 

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from suffice.errors import DataError, UsageError
 from suffice.trace.durable import Shard, in_turn, written_aside
 from suffice.trace.lazy import in_memory
-from suffice.trace.parquet import Column, RowSet, part_name, write_set, write_table
+from suffice.trace.parquet import Column, RowSet, only_file, part_name, write_table
 from suffice.trace.recording import RecordWriter, check_goes_on, recorded_before, stores_at
-from suffice.trace.rounds.checks import find_problems
-from suffice.trace.rounds.reader import inspect_traces
+from suffice.trace.rounds.checks import key_problems, row_problems
+from suffice.trace.rounds.reader import question_ids_of
 from suffice.trace.rounds.records import Passage, QuestionRecord, Round
 from suffice.trace.rounds.schema import (
     QUESTION_ROWS,
@@ -32,7 +32,7 @@ from suffice.trace.rounds.schema import (
     round_cells,
     round_from_row,
 )
-from suffice.trace.rounds.trace_set import TraceSet, with_column
+from suffice.trace.rounds.trace_set import TraceSet, in_columns, with_column
 
 _OF_SHARDS = frozenset({"shard", "shards"})
 """Entries of a run document that say which of several recorders a file is of."""
@@ -41,24 +41,7 @@ _OF_SHARDS = frozenset({"shard", "shards"})
 def write_traces(
     records: Iterable[QuestionRecord], path: str | Path, *, run: Mapping[str, Any] | None = None
 ) -> None:
-    """Write a trace set: replace one ``.parquet`` file, or add a file to a directory.
-
-    Parameters
-    ----------
-    records
-        At least one question; each with at least one round.
-    path
-        In a directory with questions, the existing files stay unchanged.
-    run
-        The file's ``suffice.run`` document.
-
-    Raises
-    ------
-    DataError
-        For data that :func:`~suffice.read` would refuse, naming question, round and column.
-    UsageError
-        If the directory holds one of the questions already; then nothing is written.
-    """
+    """Write a trace set, as :func:`suffice.write` does."""
     rows = records_to_table(records, run)
     _check_rows(rows)
     root = Path(path)
@@ -66,13 +49,13 @@ def write_traces(
         write_table(rows, root)
         return
     with in_turn(root, "write"):
-        if any(root.glob("*.parquet")) or stores_at(root):
-            there = set(inspect_traces(root, columns=()).valid(skip_invalid=False).question_ids)
-            if repeated := sorted(there & {*rows.column("question_id").to_pylist()}):
-                raise UsageError(
-                    f"{root} holds {len(repeated)} of these questions already, the first {repeated[0]!r}; "
-                    "nothing was written: leave them out, or write to another place"
-                )
+        held = any(root.glob("*.parquet")) or stores_at(root)
+        known = question_ids_of(root) if held else set()
+        if repeated := sorted(known & {*rows.column("question_id").to_pylist()}):
+            raise UsageError(
+                f"{root} holds {len(repeated)} of these questions already, the first {repeated[0]!r}; "
+                "nothing was written: leave them out, or write to another place"
+            )
         parts = [file.stem.removeprefix("part-") for file in root.glob("part-*.parquet")]
         numbers = [int(part) for part in parts if part.isdecimal()]
         write_table(rows, root / part_name(max(numbers, default=-1) + 1))
@@ -90,7 +73,7 @@ def _check_rows(rows: pa.Table) -> None:
     """Refuse rows that the reader would refuse."""
     if rows.num_rows == 0:
         raise DataError("no question to write; give at least one")
-    for problem in find_problems(rows):
+    for problem in (*row_problems(rows), *key_problems(rows)):
         row = rows.select(["question_id", "round"]).slice(problem.position, 1).to_pylist()[0]
         said = f"question {row['question_id']!r}, round {row['round']}: {problem.message}"
         raise DataError(said, column=problem.column)
@@ -101,7 +84,9 @@ def write_trace_set(traces: TraceSet, path: str | Path) -> Path:
     both = (traces.table, traces.closed_book)
     rows = pa.concat_tables(map(in_memory, both), promote_options="default")
     metadata = QUESTION_ROWS.stamped(traces.origin.run).metadata
-    return write_set(rows.replace_schema_metadata(metadata), path)
+    file = only_file(path)
+    write_table(rows.replace_schema_metadata(metadata), file)
+    return file
 
 
 def question_writer(
@@ -218,31 +203,20 @@ class QuestionRows:
             if moved and name in self.rows.column_names:
                 own = self.rows.column(name)
                 cells[OF_LOOP + name] = {place: own[place].as_py() for place in moved}
-        rows = [self._column(self.rows, field, cells.get(field.name)) for field in schema]
-        tables = [pa.Table.from_arrays(rows, schema=schema)]
-        if self.closed_book.num_rows:
-            zero = [self._column(self.closed_book, field, None) for field in schema]
-            tables.insert(0, pa.Table.from_arrays(zero, schema=schema))
-        return pa.concat_tables(tables)
-
-    def _column(
-        self, rows: pa.Table, field: pa.Field, changed: Mapping[int, Any] | None
-    ) -> pa.ChunkedArray:
-        there = field.name in rows.column_names
-        if not changed:
-            if there:
-                return rows.column(field.name)
-            return pa.chunked_array([pa.nulls(rows.num_rows, field.type)])
-        cells = rows.column(field.name).to_pylist() if there else [None] * rows.num_rows
-        for place, value in changed.items():
-            cells[place] = value
-        try:
-            return pa.chunked_array([pa.array(cells, field.type)])
-        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-            raise DataError(
-                f"question {self.id!r}: cannot be stored as {field.type}: {error}",
-                column=field.name,
-            ) from error
+        rows = self.rows
+        for name in cells.keys() & {*schema.names}:
+            there = name in rows.column_names
+            column = rows.column(name).to_pylist() if there else [None] * rows.num_rows
+            for place, value in cells[name].items():
+                column[place] = value
+            kind = schema.field(name).type
+            try:
+                new = pa.chunked_array([pa.array(column, kind)])
+            except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+                said = f"question {self.id!r}: cannot be stored as {kind}: {error}"
+                raise DataError(said, column=name) from error
+            rows = with_column(rows, name, new)
+        return in_columns([self.closed_book, rows], schema)
 
 
 def question_rows(traces: TraceSet, corpus: Sequence[Passage] = ()) -> Iterator[QuestionRows]:

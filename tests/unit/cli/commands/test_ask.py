@@ -10,9 +10,12 @@ from tests.commands import run, run_json
 from tests.hashing_encoder import HashingEncoder
 
 from suffice.cli import retrieval
+from suffice.cli.commands.ask import _print
 from suffice.cli.main import main
+from suffice.live.answering import Answered
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.policy_file import save_policy
+from suffice.trace.rounds.records import Round
 
 pytest.importorskip("bm25s")
 
@@ -223,3 +226,18 @@ def test_answers_that_nothing_reads_are_not_asked_for(corpus: Path) -> None:
     told = ask("--corpus", corpus, "--policy", "round >= 3")
     assert (told["usage"]["llm_calls"], told["unasked"]) == (1, 2)
     assert [reason["answer"] is None for reason in told["reasons"]] == [True, True, False]
+
+
+def test_the_choice_of_an_earlier_answer_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    answered = Answered(
+        answer="Oslo",
+        rounds=(Round(answer="Oslo"), Round(answer="Oslo"), Round(answer="Rome")),
+        decisions=(),
+        stopped_by="end",
+        reason="no passage is left",
+        answer_round=2,
+        confidence=None,
+        declined=False,
+    )
+    _print(answered, "majority", None)
+    assert "the answer is from round 2, as --answer majority chooses" in capsys.readouterr().out

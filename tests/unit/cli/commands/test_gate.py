@@ -12,7 +12,8 @@ from tests.gates import informative, judged
 
 from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.policy_file import load_policy
-from suffice.trace.plan_traces import PlanRecord, write_plans
+from suffice.trace.parquet import write_table
+from suffice.trace.plan_traces import PLAN_ROWS, PlanRecord
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +27,7 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def written(records: Sequence[PlanRecord], path: Path) -> str:
-    write_plans(list(records), path)
+    write_table(PLAN_ROWS.table(records, {}), path)
     return str(path)
 
 

@@ -16,7 +16,8 @@ from tests.plan_records import make_plan
 
 from suffice.cli.main import main
 from suffice.testing.traces import make_record
-from suffice.trace.plan_traces import plan_writer, write_plans
+from suffice.trace.parquet import write_table
+from suffice.trace.plan_traces import PLAN_ROWS, plan_writer
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.writer import write_traces
 
@@ -35,7 +36,7 @@ def test_validate_checks_a_plan_trace(tmp_path: Path, capsys: pytest.CaptureFixt
         writer.fail(("c", "gate", None, 0), "no reply")
     assert main(["traces", "validate", str(tmp_path / "p")]) == 0
     file = tmp_path / "bad.parquet"
-    write_plans([make_plan("a"), make_plan("b")], file)
+    write_table(PLAN_ROWS.table([make_plan("a"), make_plan("b")], {}), file)
     table = pq.read_table(file)
     runs = table.column("run").to_pylist()
     runs[1] = runs[1].replace("EXECUTE", "WAIT")

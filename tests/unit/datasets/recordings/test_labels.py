@@ -165,8 +165,6 @@ def test_a_folder_is_read_with_the_labels_in_it(folder: Path, tmp_path: Path) ->
         records = labelled(folder)
     assert (records["a"].gold.answers, records["a"].scores) == (("Oslo",), {2: 0.5})
     with pytest.warns(suffice.SufficeWarning):
-        assert not read_traces(folder, columns=("query",)).has("gold_answers")
-    with pytest.warns(suffice.SufficeWarning):
         suffice.traces.filter(folder, tmp_path / "l", suffice.traces.TraceFilter(labelled=True))
     assert labelled(tmp_path / "l") == {name: records[name] for name in "ac"}
 

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from suffice.errors import UsageError
 from suffice.policies.rules.language import (
+    BASE_RATE,
     COMPARISONS,
     MAX_DEPTH,
     MAX_LENGTH,
+    ROUND,
     And,
     AtLeast,
-    BaseRate,
     Calibrated,
     Compare,
     Expression,
@@ -26,7 +27,6 @@ from suffice.policies.rules.language import (
     Number,
     Operand,
     Or,
-    RoundNumber,
     RuleColumns,
     SignalRef,
     Truth,
@@ -64,8 +64,8 @@ X, Y = SignalRef("x"), SignalRef("y")
         ("not x > 1", Not(Compare(X, ">", Number(1)))),
         ("1 < x <= 2", And((Compare(Number(1), "<", X), Compare(X, "<=", Number(2))))),
         ("not 1 < x < 2", Not(And((Compare(Number(1), "<", X), Compare(X, "<", Number(2)))))),
-        ("round >= 3", Compare(RoundNumber(), ">=", Number(3))),
-        ("calibrated(x) > base_rate()", Compare(Calibrated("x"), ">", BaseRate())),
+        ("round >= 3", Compare(ROUND, ">=", Number(3))),
+        ("calibrated(x) > base_rate()", Compare(Calibrated("x"), ">", BASE_RATE)),
         ("at_least(2, a, b or c, x < 1)", AtLeast(2, (A, Or((B, C)), Compare(X, "<", Number(1))))),
         ("\ta\nand\n b ", And((A, B))),
         ("android", Truth(SignalRef("android"))),
@@ -103,9 +103,9 @@ NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 OPERANDS: st.SearchStrategy[Operand] = st.one_of(
     st.builds(Number, NUMBERS),
     st.builds(SignalRef, NAMES),
-    st.just(RoundNumber()),
+    st.just(ROUND),
     st.builds(Calibrated, NAMES),
-    st.just(BaseRate()),
+    st.just(BASE_RATE),
 )
 LEAVES: st.SearchStrategy[Expression] = st.one_of(
     st.builds(Truth, st.builds(SignalRef, NAMES)),

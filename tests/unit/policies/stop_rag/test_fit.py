@@ -63,7 +63,7 @@ def test_text_is_learned_from_and_survives_its_file(tiny: Path, tmp_path: Path) 
     run = FitRun(progress=seen.append)
     settings = replace(text(tiny), layers=0)
     policy = fit_stop_rag(single_world(), "corrected", "tune", settings, run)
-    assert {each.stage for each in seen} == {"read", "train"}
+    assert {each.label for each in seen} == {"read texts", "trained steps"}
     assert seen[-1].done == seen[-1].total == policy.fitted_on["training"]["steps"]
     assert policy.fitted_on["truncation"]["states"] == 30 * 3
     loaded = load_policy(save_policy(policy, tmp_path / "p")).policy

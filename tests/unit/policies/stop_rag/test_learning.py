@@ -11,11 +11,10 @@ import pytest
 from tests.stop_rag_traces import World, stop_rag_records
 
 from suffice.errors import UsageError
-from suffice.policies.stop_rag.learning import train_network
 from suffice.policies.stop_rag.states import read_rewards, texts_of_traces
 from suffice.policies.stop_rag.stop_rag_settings import TrainSettings
 from suffice.policies.stop_rag.targets import q_lambda
-from suffice.policies.stop_rag.training import Learned, Trajectories
+from suffice.policies.stop_rag.training import Learned, Trajectories, train_network
 from suffice.testing.traces import to_trace_set
 
 torch = pytest.importorskip("torch", reason="the extra 'learn' is missing")
@@ -60,7 +59,7 @@ def same(one: Learned, other: Learned) -> bool:
 def test_the_same_seed_gives_the_same_weights(short: TrainSettings) -> None:
     one, again = (train_network(TRAINING, VALIDATION, short) for _ in range(2))
     assert same(one, again)
-    assert one.fitted == again.fitted
+    assert (one.best, one.steps) == (again.best, again.steps)
     other = train_network(TRAINING, VALIDATION, dataclasses.replace(short, seed=1))
     assert not same(one, other)
 
@@ -79,8 +78,8 @@ def test_the_callers_draws_are_left_alone(short: TrainSettings) -> None:
 def test_every_target_and_mode_trains(short: TrainSettings, target: Any, mode: Any) -> None:
     settings = dataclasses.replace(short, target=target, mode=mode, min_steps=6, epochs=0.2)
     found = train_network(TRAINING, VALIDATION, settings)
-    assert np.isfinite(found.fitted.best.choice.threshold)
-    assert 1.0 <= found.fitted.best.choice.mean_rounds <= 6.0
+    assert np.isfinite(found.best.choice.threshold)
+    assert 1.0 <= found.best.choice.mean_rounds <= 6.0
 
 
 def test_targets_bootstrap_from_values_without_dropout(
@@ -131,4 +130,4 @@ def test_nothing_to_learn_from(short: TrainSettings) -> None:
     with pytest.raises(UsageError, match="never better in all 120 training states"):
         train_network(level, VALIDATION, dataclasses.replace(short, target="binary"))
     found = train_network(level, VALIDATION, dataclasses.replace(short, min_steps=2))
-    assert found.fitted.steps
+    assert found.steps

@@ -68,7 +68,7 @@ def test_replay_and_live_give_the_same_bits(tiny: Path, mode: Mode) -> None:
         [
             recorded.score_texts(states, number)
             for states in texts_of_traces(to_trace_set(RECORDS))
-            for number in range(1, states.n_rounds + 1)
+            for number in range(1, len(states.documents) + 1)
         ]
     )
     stop, cont = replayed.T

@@ -34,7 +34,7 @@ def test_it_learns_when_to_stop() -> None:
     fresh = trajectories(200, 3)
     columns = {name: fresh.states[..., index] for index, name in enumerate(NAMES)}
     stop, cont = trained.network.values(columns)
-    found = stop_rounds(stop - cont, fresh.lengths, trained.fitted.best.choice.threshold)
+    found = stop_rounds(stop - cont, fresh.lengths, trained.best.choice.threshold)
     earned = fresh.rewards[np.arange(200), found - 1].mean()
     best = fresh.rewards.argmax(axis=1) + 1
     assert earned > 0.9

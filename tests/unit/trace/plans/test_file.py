@@ -16,13 +16,14 @@ from tests.properties import examples
 
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.testing.traces import make_record
+from suffice.trace.parquet import write_table
 from suffice.trace.plan_traces import (
+    PLAN_ROWS,
     PLANS,
     PlanRecord,
     inspect_plans,
     plan_writer,
     read_plans,
-    write_plans,
 )
 from suffice.trace.rounds.reader import inspect_traces, read_traces
 from suffice.trace.rounds.records import as_document
@@ -50,7 +51,7 @@ def as_json(**changes: Any) -> str:
 @settings(deadline=None, max_examples=examples(60), suppress_health_check=list(HealthCheck))
 @given(records=plan_records())
 def test_runs_come_back_as_they_were(records: list[PlanRecord], tmp_path: Path) -> None:
-    write_plans(reversed(records), tmp_path / "p.parquet", run={"m": 1})
+    write_table(PLAN_ROWS.table(reversed(records), {"m": 1}), tmp_path / "p.parquet")
     found = read_plans(tmp_path / "p.parquet")
     assert found.records == tuple(records)
     assert (found.run, found.skipped, found.failures) == ({"m": 1}, (), 0)
@@ -101,7 +102,7 @@ def test_files_of_other_versions_and_empty_ones(tmp_path: Path) -> None:
 
 def test_neither_kind_is_read_as_the_other(tmp_path: Path) -> None:
     write_traces([make_record("q", ["Oslo"])], tmp_path / "q.parquet")
-    write_plans([make_plan("a")], tmp_path / "p.parquet")
+    write_table(PLAN_ROWS.table([make_plan("a")], {}), tmp_path / "p.parquet")
     with pytest.raises(DataError, match=r"this is a trace \(.*, not a plan trace .*suffice.read"):
         read_plans(tmp_path / "q.parquet")
     with pytest.raises(DataError, match=r"this is a plan trace \(.*, not a trace .*read_plans"):

@@ -262,12 +262,6 @@ def test_unknown_columns_are_left_out_or_kept_and_may_differ_between_files(tmp_p
         read_traces(tmp_path, keep_unknown=True)
 
 
-def test_only_wanted_columns_are_loaded(tmp_path: Path) -> None:
-    file = write(tmp_path / "t.parquet", llm_calls=[1] * 4, split=["eval"] * 4)
-    assert set(read_traces(file, columns=("split",)).table.column_names) == {*ROWS, "split"}
-    assert set(read_traces(file, columns=()).table.column_names) == set(ROWS)
-
-
 def test_empty_gold_answers_are_dropped(tmp_path: Path) -> None:
     gold: list[Any] = [["Oslo", ""], ["Oslo", ""], [""], None]
     traces = read_traces(write(tmp_path / "t.parquet", gold_answers=gold))
