@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from suffice.errors import SufficeWarning
 from suffice.options import Option
-from suffice.policies.method import Method, Preset, RuleKind
-from suffice.policies.rules.policy import Rule
+from suffice.policies.method import Method, Preset
+from suffice.policies.rules.policy import Rule, RuleKind
 from suffice.stats.conformal import exact_level, lower_order_statistic, lower_rank, smallest_sample
 
 if TYPE_CHECKING:

@@ -14,12 +14,7 @@ from tests.loops.query import QUESTION, Scripted, found
 from suffice.contracts import Completion, Generation, GenerationRequest, Message
 from suffice.costs.usage import CostReads, cost_matrix
 from suffice.errors import UsageError
-from suffice.loops.follow_up import (
-    ChainPipeline,
-    ChainSettings,
-    IterativePipeline,
-    IterativeSettings,
-)
+from suffice.loops.follow_up import ChainSettings, FollowUpPipeline, IterativeSettings
 from suffice.loops.ranked import CumulativeSettings
 from suffice.loops.react import ReactPipeline, ReactSettings
 from suffice.measures.costs import cost_reads
@@ -111,14 +106,12 @@ def _shared(one: GenerationRequest, other: GenerationRequest) -> str:
     return "".join(same)
 
 
-@pytest.mark.parametrize(
-    ("kind", "settings"), [(ChainPipeline, ChainSettings), (IterativePipeline, IterativeSettings)]
-)
+@pytest.mark.parametrize("settings", [ChainSettings, IterativeSettings])
 @pytest.mark.parametrize("api", ["chat", "completion"])
-def test_the_loops_of_follow_up_questions_ask_there_too(kind: Any, settings: Any, api: Any) -> None:
+def test_the_loops_of_follow_up_questions_ask_there_too(settings: Any, api: Any) -> None:
     model = Model(api)
     chosen = settings(rounds=1, samples=0, prompt="in-loop", looks=("p_true",), step=1)
-    (made,) = kind(model, chosen).rounds(QUESTION, Scripted(RESULTS))
+    (made,) = FollowUpPipeline(model, chosen).rounds(QUESTION, Scripted(RESULTS))
     assert made.answer
     assert made.signals["p_true"] == pytest.approx(0.75)
     follow_up, _, answer, look = model.requests
