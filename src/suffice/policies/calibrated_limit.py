@@ -45,7 +45,7 @@ class CalibratedLimit(RuleKind, Method):
         from suffice.policies.fitting import fit_data
 
         level, data = exact_level(settings.alpha), fit_data(measures, (), split=split)
-        right = data.stopped.em == 1.0
+        right = data.outcomes.em == 1.0
         needed = right.argmax(axis=1)[right.any(axis=1)] + 1.0
         limit = -lower_order_statistic(-needed, level)
         if math.isinf(limit):
