@@ -33,20 +33,20 @@ class Checked:
     _prefix: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
-        for name, column, may_be_none, check in _checks_by_field(type(self)):
+        for name, column, may_be_none, check in self._checks_by_field():
             value = getattr(self, name)
             if value is not None or not may_be_none:
                 object.__setattr__(self, name, check(value, column))
 
-
-@cache
-def _checks_by_field(record: type[Any]) -> tuple[tuple[str, str, bool, Check], ...]:
-    found = []
-    for name, (kind, may_be_none) in types_of(record).items():
-        check = record._checks.get(name) or _by_type(name, kind)
-        if check is not None:
-            found.append((name, record._prefix + name, may_be_none, check))
-    return tuple(found)
+    @classmethod
+    @cache  # type: ignore[arg-type]
+    def _checks_by_field(cls) -> tuple[tuple[str, str, bool, Check], ...]:
+        found = []
+        for name, (kind, may_be_none) in types_of(cls).items():
+            check = cls._checks.get(name) or _by_type(name, kind)
+            if check is not None:
+                found.append((name, cls._prefix + name, may_be_none, check))
+        return tuple(found)
 
 
 @cache
