@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from cyclopts import App
 
 from suffice.cli.output import Form, print_result, say
-from suffice.cli.parser import make_app
+from suffice.cli.parser import FieldOption, field_options, make_app
 from suffice.cli.shared_options import out_path
 from suffice.options import Option
 from suffice.results.as_json import as_json
@@ -69,6 +69,14 @@ def seeds_named(first: int, count: int) -> str:
     ('seed 42', 'seeds 42 to 44')
     """
     return f"seed {first}" if count == 1 else f"seeds {first} to {first + count - 1}"
+
+
+def own_options(
+    settings: type[Any], *, only: Collection[str] = (), group: str = ""
+) -> list[FieldOption]:
+    """Return the options of a settings dataclass, without those of dataclasses in its fields."""
+    names = only or {field.name for field in fields(settings)}
+    return [option for option in field_options(settings, group=group) if option.field in names]
 
 
 def out_option(help_text: str) -> Option:
