@@ -253,11 +253,12 @@ class Proven:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A promise, the cheapest policy proven to keep it, and else how many units would tell."""
+    """A promise, the cheapest policy proven to keep it, and else how many questions would tell."""
 
     promise: Promise
     proven: Proven | None
     needed: int | None
+    noun: str
     tested: int
     rejected: int
     units: int
@@ -269,7 +270,7 @@ class Row:
         """How many questions would tell, that none would, or that it is not known."""
         if self.needed is not None:
             scale = int(10 ** max(len(str(self.needed)) - 2, 0))
-            return f"about {-(-self.needed // scale) * scale:,} labeled questions would tell"
+            return f"about {-(-self.needed // scale) * scale:,} {self.noun}s would tell"
         if self.walked:
             return f"even {_MOST_TIMES} times as many questions would not tell"
         return "how many questions would tell is not known"
@@ -360,7 +361,9 @@ class Along:
         self._answer = answer
         self._members = [self.candidate(step) for step in steps]
         self._kept = Kept.of(record, self._members, settings)
-        self.half: Half = self._kept.half(np.arange(record.traces.n_questions))
+        self._questions = record.traces.n_questions
+        self.noun: str = record.metric.noun
+        self.half: Half = self._kept.half(np.arange(self._questions))
         self.axis: CostAxis = self._kept.axis
         self.names: tuple[str, ...] = tuple(path.name for path in paths)
         self._steps = steps
@@ -452,7 +455,10 @@ class Along:
         return float(self.half.costs[0])
 
     def needed(self, bounds: Sequence[Bound], level: float) -> int | None:
-        """Units with which the first policy of some path would be proven, with probability :data:`POWER`."""
+        """Questions with which the first policy of some path is proven, with probability :data:`POWER`.
+
+        A record of groups needs as many groups as tell, each as large as the recorded ones.
+        """
         best = min(
             (
                 max(
@@ -465,7 +471,9 @@ class Along:
             default=np.inf,
         )
         here = len(self.half)
-        return max(int(np.ceil(best)), here + 1) if best <= _MOST_TIMES * here else None
+        if best > _MOST_TIMES * here:
+            return None
+        return max(int(np.ceil(best * self._questions / here)), self._questions + 1)
 
 
 def _needed(losses: Array, limit: float, level: float) -> float:
@@ -550,6 +558,7 @@ def prove(
                 needed=along.needed(promise.bounds, of_promise[0][1])
                 if along and not best
                 else None,
+                noun=along.noun if along else "",
                 tested=sum(len(p_values) for p_values, *_ in of_promise),
                 rejected=sum(count for _, count in passed),
                 units=len(along.half) if along else len(learned.prove) if learned else 0,
