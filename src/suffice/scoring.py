@@ -130,7 +130,9 @@ class Metric:
     scored: str = "with gold answers"
     unscored: str = "has gold answers"
     untold: str = "without an answer"
-    remedy: str = "record an answer in every round, or ask for it now: suffice probe TRACES --llm URL --out NEW"
+    remedy: str = (
+        "record every round's answer, or ask now: suffice probe TRACES --llm URL --out NEW"
+    )
     stands_for_gold: str = ""
     labels: str = "gold answers"
     legend: str = ""

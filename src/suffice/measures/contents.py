@@ -57,8 +57,8 @@ class Contents(Tabular):
     """What a record holds.
 
     ``groups`` counts questions that share a split, a type, a data set, a model or a loop (``what``). Of
-    ``columns``, ``empty`` is the share of rows that hold nothing, null or an empty list; of ``signals``, ``undefined`` that of rounds
-    without a value.
+    ``columns``, ``empty`` is the share of rows that are null or an empty list; of ``signals``, ``undefined``
+    that of rounds without a value.
     """
 
     source: str
