@@ -131,7 +131,7 @@ class Metric:
     unscored: str = "has gold answers"
     untold: str = "without an answer"
     remedy: str = (
-        "record every round's answer, or ask now: suffice probe TRACES --llm URL --out NEW"
+        "record an answer in every round, or ask: suffice probe TRACES --llm URL --out NEW"
     )
     stands_for_gold: str = ""
     labels: str = "gold answers"
