@@ -361,8 +361,8 @@ def _wrapped(text: str, width: int | None, indent: str = "", *, hyphens: bool = 
 
 
 def _text_body(table: Table, width: int | None, paint: Paint) -> tuple[list[str], list[str]]:
-    """Return the table's lines, and the shortened names in full."""
-    if not table.columns:
+    """Return the table's lines, none without rows, and the shortened names in full."""
+    if not table.columns or not table.rows:
         return [], []
     table = table.picked(*(column.name for column in table.columns if column.in_text))
     columns, full = _shown_columns(table, width)
