@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,9 @@ import numpy as np
 from cyclopts import App
 
 from suffice.cli.output import Form, print_result, say
-from suffice.cli.parser import FieldOption, field_options, make_app
+from suffice.cli.parser import FieldOption, annotations_of, field_options, make_app
 from suffice.cli.shared_options import out_path
+from suffice.costs.usage import CostModel
 from suffice.options import Option
 from suffice.results.as_json import as_json
 from suffice.results.table import Table
@@ -74,9 +75,12 @@ def seeds_named(first: int, count: int) -> str:
 def own_options(
     settings: type[Any], *, only: Collection[str] = (), group: str = ""
 ) -> list[FieldOption]:
-    """Return the options of a settings dataclass, without those of dataclasses in its fields."""
-    names = only or {field.name for field in fields(settings)}
-    return [option for option in field_options(settings, group=group) if option.field in names]
+    """Return the options of a settings dataclass, without those of settings in its fields but costs."""
+    kinds = annotations_of(settings).values()
+    inner = [kind for kind in kinds if is_dataclass(kind) and kind is not CostModel]
+    nested = {option.dest for kind in inner for option in field_options(kind)}
+    options = [one for one in field_options(settings, group=group) if one.dest not in nested]
+    return [one for one in options if not only or one.field in only]
 
 
 def out_option(help_text: str) -> Option:
