@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from cyclopts import App
 
 from suffice.cli.output import Form, print_result, say
-from suffice.cli.parser import FieldOption, annotations_of, field_options, make_app
+from suffice.cli.parser import Charged, FieldOption, annotations_of, field_options, make_app
 from suffice.cli.shared_options import out_path
 from suffice.costs.usage import CostModel
 from suffice.options import Option
@@ -76,11 +76,10 @@ def own_options(
     settings: type[Any], *, only: Collection[str] = (), group: str = ""
 ) -> list[FieldOption]:
     """Return the options of a settings dataclass, without those of settings in its fields but costs."""
-    kinds = annotations_of(settings).values()
-    inner = [kind for kind in kinds if is_dataclass(kind) and kind is not CostModel]
-    nested = {option.dest for kind in inner for option in field_options(kind)}
-    options = [one for one in field_options(settings, group=group) if one.dest not in nested]
-    return [one for one in options if not only or one.field in only]
+    costs = CostModel in annotations_of(settings).values()
+    kinds = (settings, Charged) if costs else (settings,)
+    own = {field.name for kind in kinds for field in fields(kind)}
+    return [one for one in field_options(settings, group=group) if one.field in (only or own)]
 
 
 def out_option(help_text: str) -> Option:
