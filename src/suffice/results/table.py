@@ -110,7 +110,8 @@ class Table:
         ]
         return "\n\n".join("\n".join(block) for block in blocks if block)
 
-    __str__ = text
+    def __str__(self) -> str:
+        return self.text()
 
     def html(self, dressed: Mapping[str, Dress] | None = None) -> Html:
         """Return the table with its caption in a scrolling region, then its notes; all escaped."""

@@ -43,7 +43,8 @@ class Tabular:
         """Return every table as text, in lines of at most ``width``; without a final line feed."""
         return "\n\n".join(text for table in self.tables() if (text := table.text(width)))
 
-    __str__ = text
+    def __str__(self) -> str:
+        return self.text()
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as strict JSON, null where undefined."""
