@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,9 @@ import numpy as np
 from cyclopts import App
 
 from suffice.cli.output import Form, print_result, say
-from suffice.cli.parser import make_app
+from suffice.cli.parser import Charged, FieldOption, annotations_of, field_options, make_app
 from suffice.cli.shared_options import out_path
+from suffice.costs.usage import CostModel
 from suffice.options import Option
 from suffice.results.as_json import as_json
 from suffice.results.table import Table
@@ -69,6 +70,16 @@ def seeds_named(first: int, count: int) -> str:
     ('seed 42', 'seeds 42 to 44')
     """
     return f"seed {first}" if count == 1 else f"seeds {first} to {first + count - 1}"
+
+
+def own_options(
+    settings: type[Any], *, only: Collection[str] = (), group: str = ""
+) -> list[FieldOption]:
+    """Return the options of a settings dataclass, without those of settings in its fields but costs."""
+    costs = CostModel in annotations_of(settings).values()
+    kinds = (settings, Charged) if costs else (settings,)
+    own = {field.name for kind in kinds for field in fields(kind)}
+    return [one for one in field_options(settings, group=group) if one.field in (only or own)]
 
 
 def out_option(help_text: str) -> Option:

@@ -130,8 +130,9 @@ class Metric:
     scored: str = "with gold answers"
     unscored: str = "has gold answers"
     untold: str = "without an answer"
-    remedy: str = "record an answer in every round, or ask for it now: "
-    "suffice probe TRACES --llm URL --out NEW"
+    remedy: str = (
+        "record an answer in every round, or ask: suffice probe TRACES --llm URL --out NEW"
+    )
     stands_for_gold: str = ""
     labels: str = "gold answers"
     legend: str = ""
@@ -145,6 +146,11 @@ class Metric:
     def agreement(self) -> bool:
         """Whether the full budget's own answer stands for the gold answers."""
         return self.against == "agreement"
+
+    @property
+    def noun(self) -> str:
+        """What a question that can be scored is called."""
+        return "question" if self.agreement else "labeled question"
 
     @property
     def label(self) -> str:

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import numpy as np
 
 from studies.ab_rag.results import METHOD, RecordStudy, paper_tables
-from studies.command import Found, out_option, report
+from studies.command import Found, out_option, own_options, report
 from suffice.cli.output import Form, waiting
-from suffice.cli.parser import Given, command, field_options
+from suffice.cli.parser import Given, command
 from suffice.cli.shared_options import Reading, SeveralTraces
 from suffice.datasets.files import unique_ids
 from suffice.errors import UsageError
@@ -290,9 +290,7 @@ def long_answers(comparison: Comparison, policy: PolicyResult) -> dict[str, Any]
 
 
 # --- the command ----------------------------------------------------------------------------------
-@command(
-    *field_options(ABRagStudySettings, nested=False), *field_options(ABRagComparison, nested=False)
-)
+@command(*own_options(ABRagStudySettings), *own_options(ABRagComparison))
 def run(
     traces: SeveralTraces,
     *,
@@ -309,8 +307,8 @@ def run(
     forms, and the answers that hold the gold answer and are no exact match.
     """
     fit_on = None if elsewhere.fit_on is None else reading.open(elsewhere.fit_on)
-    comparison = given.settings(ABRagComparison, fit_on=fit_on)
-    settings = given.settings(ABRagStudySettings, comparison=comparison)
+    comparison = replace(given.settings(ABRagComparison), fit_on=fit_on)
+    settings = replace(given.settings(ABRagStudySettings), comparison=comparison)
     records = [reading.open(path) for path in traces]
     with waiting("ab_rag"):
         found = found_in(ab_rag_study(records, settings))

@@ -10,11 +10,11 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.command import Band, Found, out_option, report
+from studies.command import Band, Found, out_option, own_options, report
 from studies.micp.results import BASELINE, FIGURES, PARTS, WAYS, MiCPStudySettings, Way, tables_of
 from suffice._version import VERSION
 from suffice.cli.output import Form, waiting
-from suffice.cli.parser import Given, command, field_options
+from suffice.cli.parser import Given, command
 from suffice.cli.shared_options import Reading, SeveralTraces
 from suffice.errors import UsageError
 from suffice.measures.scores import gold_answers
@@ -323,8 +323,8 @@ _FIT = ("rounds", "weight", "grid", "steps", "stop_on", "penalty", "clusters", "
 
 
 @command(
-    *field_options(MiCPStudySettings, nested=False),
-    *field_options(MiCPSettings, only=_FIT, group="Fitting, as in 'suffice fit micp'"),
+    *own_options(MiCPStudySettings),
+    *own_options(MiCPSettings, only=_FIT, group="Fitting, as in 'suffice fit micp'"),
 )
 def run(
     traces: SeveralTraces,
@@ -340,8 +340,9 @@ def run(
     set size, answer rate and objective, by what the error budget is divided for and against no early stop;
     and what the passage filter keeps.
     """
-    fit = given.settings(MiCPSettings, seed=MiCPSettings().seed)  # --seed is that of the divisions
-    settings = given.settings(MiCPStudySettings, fit=fit)
+    # --seed is that of the divisions
+    fit = replace(given.settings(MiCPSettings), seed=MiCPSettings().seed)
+    settings = replace(given.settings(MiCPStudySettings), fit=fit)
     records = [reading.open(path) for path in traces]
     with waiting("micp"):
         found = micp_study(records, settings)

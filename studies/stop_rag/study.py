@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.command import Found, out_option, report
+from studies.command import Found, out_option, own_options, report
 from studies.stop_rag.fits import FittedPolicy, Watch, fit_variants, fitting_questions
 from studies.stop_rag.results import (
     DEFAULT,
@@ -28,7 +28,7 @@ from studies.stop_rag.results import (
 )
 from suffice._version import VERSION
 from suffice.cli.output import Form, fit_progress, say, waiting
-from suffice.cli.parser import Given, command, field_options
+from suffice.cli.parser import Given, command
 from suffice.cli.shared_options import Reading, SeveralTraces
 from suffice.contracts import StopPolicy
 from suffice.costs.usage import CostModel, CostReads
@@ -440,8 +440,8 @@ _TRAINING = ("encoder", "epochs", "min_steps")
 
 
 @command(
-    *field_options(StopRAGStudySettings, nested=False),
-    *field_options(StopRAGSettings, only=_TRAINING, group="Training"),
+    *own_options(StopRAGStudySettings),
+    *own_options(StopRAGSettings, only=_TRAINING, group="Training"),
 )
 def run(
     traces: SeveralTraces,
@@ -466,8 +466,8 @@ def run(
     pipeline in rows, data sets in columns.
     """
     text = given.settings(StopRAGSettings)
-    settings = given.settings(
-        StopRAGStudySettings,
+    settings = replace(
+        given.settings(StopRAGStudySettings),
         text=text,
         signals=replace(text, features="signals", encoder=PACKAGED_ENCODER),
         folder=None if out is None else Path(out),

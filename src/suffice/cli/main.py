@@ -68,16 +68,28 @@ def build_app(chosen: str = "") -> App:
     return app
 
 
+class _NoPandas:
+    """Finds no pandas."""
+
+    @staticmethod
+    def find_spec(name: str, *_: object) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError("not wanted", name=name)
+
+
 def _without_pandas() -> None:
-    """Have Arrow look for pandas now, and find none: it loads it at its first array and asks once.
+    """Have Arrow look for pandas now, and find none: it would load it at its first array.
 
-    That takes as long as reading most records, and no command hands a data frame on.
+    That takes as long as reading most records, and no command hands a data frame on. Asked once it keeps to
+    the answer, so this is for a process that runs a command and ends.
     """
-    sys.modules["pandas"] = None  # type: ignore[assignment]  # how Python says that there is none
-    import pyarrow as pa
+    sys.meta_path.insert(0, _NoPandas)
+    try:
+        import pyarrow as pa
 
-    pa.array([0])
-    del sys.modules["pandas"]
+        pa.array([0])
+    finally:
+        sys.meta_path.remove(_NoPandas)
 
 
 def main(argv: Sequence[str] | None = None, *, app: App | None = None) -> int:

@@ -85,7 +85,7 @@ class RecordedUsage:
 
     def __init__(self, traces: TraceSet, lengths: Callable[[str], _Array] | None = None) -> None:
         self.traces = traces
-        self.lengths = traces.lengths if lengths is None else lengths
+        self.lengths: Callable[[str], _Array] = traces.lengths if lengths is None else lengths
         self._columns: dict[str, _Array | None] = {}
 
     @property

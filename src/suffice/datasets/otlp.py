@@ -385,7 +385,7 @@ def _call(span: _Span, *, within: bool) -> Call:
     cost = span.attributes.get("llm.cost.total")
     return Call(
         text=span.told("output", _OUTPUT),
-        **{name: told.amount(*places) for name, places in _AMOUNTS.items()},
+        **{name: told.amount(*places) for name, places in _AMOUNTS.items()},  # type: ignore[arg-type]
         cost_usd=float(cost) if isinstance(cost, float | int) and 0 <= cost < _MOST_NS else None,
         searches=not within and span.asks,
         ended=_moment(span.end),

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.measures.measures import Measures
@@ -29,7 +31,7 @@ _GROUPS = (
     Column(name="what", once=True),
     Column(name="name"),
     Column(name="questions", kind="count"),
-    Column(name="labelled", kind="count"),
+    Column(name="labelled", kind="count", head="labeled"),
     Column(name="rounds", kind="count"),
 )
 _COLUMNS: Sequence[Described] = (
@@ -55,7 +57,8 @@ class Contents(Tabular):
     """Hold what a record contains.
 
     ``groups`` counts questions by split, type, data set, model or loop (``what``). In ``columns``, ``empty``
-    is the share of null rows. In ``signals``, ``undefined`` is the share of rounds without a value.
+    is the share of rows that are null or an empty list. In ``signals``, ``undefined`` is the share of
+    rounds without a value.
     """
 
     source: str
@@ -82,9 +85,11 @@ class Contents(Tabular):
             for one in self.groups
         ]
         why = (Column(name="signal"), Column(name="why"))
+        held = [one for one in self.columns if one["empty"] < 1.0]
+        blank = ", ".join(one["name"] for one in self.columns if one["empty"] == 1.0)
         parts = (
             Table(name="groups", title="Questions by", columns=_GROUPS, rows=groups, names=2),
-            table_of("columns", self.columns, _COLUMNS, "Columns"),
+            table_of("columns", held, _COLUMNS, "Columns", [f"Empty: {blank}"] if blank else []),
             table_of("signals", self.signals, _SIGNALS, "Signals it can feed without a model"),
             Table(
                 name="lacking",
@@ -196,9 +201,16 @@ def _columns(source: TraceInspection) -> Iterator[Entry]:
             "name": name,
             "type": str(types[name]),
             "known": name in meanings,
-            "empty": table.column(name).null_count / table.num_rows,
+            "empty": _empty(table.column(name)) / table.num_rows,
             "meaning": meanings.get(name, "(not in the schema: kept, not read)"),
         }
+
+
+def _empty(cells: pa.ChunkedArray) -> int:
+    """How many cells are null or an empty list."""
+    is_list = pa.types.is_list(cells.type) or pa.types.is_large_list(cells.type)
+    blank = pc.equal(pc.list_value_length(cells), 0) if is_list else pc.is_null(cells)
+    return int(pc.sum(pc.fill_null(blank, True)).as_py() or 0)
 
 
 def _signals(traces: TraceSet, names: Sequence[str]) -> Iterator[Entry]:

@@ -185,11 +185,15 @@ class CostBook:
         elif (
             not traces.origin.run.get("pipeline")
             and not traces.has("answer_calls")
-            and self.at_stops(CostReads())["llm_calls"] is not None
+            and any(
+                self.at_stops(CostReads())[name] is not None
+                for name in ("llm_calls", "prompt_tokens")
+            )
         ):
             notes.append(
-                "the record says neither which calls answered (answer_calls) nor what loop made it: the "
-                "one call of a round is taken to answer, so a policy that reads no answers pays for one"
+                "the record does not say what its answers took (answer_calls, answer_prompt_tokens): we "
+                "assume that each round's single call produced the answer, so a policy that reads no "
+                "answers pays for the last one only; if your loop answers in every round anyway, write 0"
             )
         if model.prices is not None:
             notes.append(f"prices: {model.prices.summary}")

@@ -40,7 +40,7 @@ class WebHook:
                 "a webhook must be an https URL, or http on this machine (127.0.0.1), without user and "
                 f"password; found {asked.scheme or 'no scheme'} and host {asked.host!r:.100}"
             )
-        logging.getLogger("httpx2").addFilter(lambda record: asked.host not in record.getMessage())
+        logging.getLogger("httpx2").addFilter(lambda record: str(asked) not in record.getMessage())
         self._url, self._shown = url, f"{asked.scheme}://{asked.host}/..."
 
     def send(self, alarm: Alarm) -> None:

@@ -398,8 +398,8 @@ class Production(Tabular):
         counts = self.counts
         title = (
             f"{counted(counts['questions'], 'question')} of policy {self._policy}, {counts['rounds']:,} "
-            f"rounds. {counts['early']:,} stopped early, {counts['explored']:,} of them explored; "
-            f"{counts['labelled']:,} labeled, {len(self._waiting):,} waiting for a label."
+            f"rounds. {counts['early']:,} stopped early, {counts['explored']:,} of them explored. "
+            f"Labels that count: {counts['labelled']:,} known, {len(self._waiting):,} missing."
         )
         if counts["others"]:
             title += f"\n{counted(counts['others'], 'question')} of other policies are left out."

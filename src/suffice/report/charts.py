@@ -112,6 +112,10 @@ class Scatter:
 
 def scatter(chart: Scatter) -> Html:
     """Draw a scatter: whiskers below leaders below points below badges."""
+    if not (chart.points or chart.frontier or chart.specks):
+        middle = ((FRAME.left + FRAME.right) / 2, (FRAME.top + FRAME.bottom) / 2)
+        nothing = text(middle, f"{chart.y_name}: not known", "tick mid")
+        return canvas(SIZE, chart.title, chart.description, [nothing])
     axes = _axes(chart)
     x, y = axes.x, axes.y
     drawn = axes.drawn(chart.x_name, chart.y_name)

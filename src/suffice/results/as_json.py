@@ -23,10 +23,8 @@ def as_json(value: object) -> Any:
         return as_json(value.value)
     if value is None or isinstance(value, bool | str):
         return value
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        return _number(float(value))
+    if isinstance(value, int | float):
+        return int(value) if isinstance(value, int) else _number(float(value))
     if isinstance(value, date | PurePath):
         return value.isoformat() if isinstance(value, date) else str(value)
     return _nested(value)

@@ -110,6 +110,9 @@ class Table:
         ]
         return "\n\n".join("\n".join(block) for block in blocks if block)
 
+    def __str__(self) -> str:
+        return self.text()
+
     def html(self, dressed: Mapping[str, Dress] | None = None) -> Html:
         """Return the table with its caption in a scrolling region, then its notes; all escaped."""
         notes = [element("p", note, class_="note") for note in self.notes]
@@ -359,8 +362,8 @@ def _wrapped(text: str, width: int | None, indent: str = "", *, hyphens: bool = 
 
 
 def _text_body(table: Table, width: int | None, paint: Paint) -> tuple[list[str], list[str]]:
-    """Return the table's lines, and the shortened names in full."""
-    if not table.columns:
+    """Return the table's lines, none without rows, and the shortened names in full."""
+    if not table.columns or not table.rows:
         return [], []
     table = table.picked(*(column.name for column in table.columns if column.in_text))
     columns, full = _shown_columns(table, width)

@@ -19,8 +19,7 @@ class Tabular:
     """A result that stands in tables."""
 
     __slots__ = ()
-    MAIN: ClassVar[str | None] = None
-    """The main table's name; ``None``: the first."""
+    MAIN: ClassVar[str | None] = None  # the main table's name; None: the first
 
     def tables(self) -> Sequence[Table]:
         """Return the result's tables."""
@@ -44,6 +43,9 @@ class Tabular:
         """Return every table as text, in lines of at most ``width``; without a final line feed."""
         return "\n\n".join(text for table in self.tables() if (text := table.text(width)))
 
+    def __str__(self) -> str:
+        return self.text()
+
     def to_json(self) -> dict[str, Any]:
         """Return the result as strict JSON, null where undefined."""
         return fields_as_json(self)
@@ -65,8 +67,7 @@ class Tabular:
         return draw(self.plotted(), axes)
 
     def __repr__(self) -> str:
-        held = (f"{table.name} ({len(table.rows)})" for table in self.tables() if table.columns)
-        return f"<{type(self).__name__}: {', '.join(held)}>"
+        return f"<{type(self).__name__}: {', '.join(t.name for t in self.tables() if t.columns)}>"
 
     def _repr_html_(self) -> Html:
         """Return what a notebook shows."""

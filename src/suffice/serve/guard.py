@@ -69,7 +69,8 @@ class Refusal(Exception):  # noqa: N818 - reads as what it is
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
-        self.status, self.headers = status, headers
+        self.status: int = status
+        self.headers: Mapping[str, str] | None = headers
         text = struck(message)[:_MOST_LETTERS]
         self.document: dict[str, Any] = {
             "error": {"message": text, "type": kind, "param": param, "code": code}

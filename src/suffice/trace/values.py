@@ -42,7 +42,7 @@ class Checked:
     @cache
     def _checks_by_field(cls) -> tuple[tuple[str, str, bool, Check], ...]:
         found = []
-        for name, (kind, may_be_none) in types_of(cls).items():
+        for name, (kind, may_be_none) in types_of(cls).items():  # type: ignore[arg-type]
             check = cls._checks.get(name) or _by_type(name, kind)
             if check is not None:
                 found.append((name, cls._prefix + name, may_be_none, check))

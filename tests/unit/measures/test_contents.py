@@ -10,6 +10,7 @@ import pytest
 from tests.builders import keep
 
 from suffice.measures.contents import traces_info
+from suffice.results.table import Column, Table
 from suffice.testing.traces import make_record
 from suffice.trace.rounds.records import Round
 from suffice.trace.rounds.writer import question_writer, write_traces
@@ -81,3 +82,18 @@ def test_signals_are_given_or_lacking_with_the_reason(folder: Path) -> None:
     text = " ".join(contents.text().split())
     for said in ("my record", "eval", "big", "answer_stable", "the trace has no samples"):
         assert said in text
+
+
+def test_columns_that_hold_nothing_are_named_below_the_others(tmp_path: Path) -> None:
+    write_traces([make_record("a", ["Rome", "Rome"], gold=[])], tmp_path / "bare")
+    contents = traces_info(tmp_path / "bare")
+    empty = {column["name"]: column["empty"] for column in contents.columns}
+    assert (empty["gold_answers"], empty["answer"]) == (1.0, 0.0)
+    (table,) = [table for table in contents.tables() if table.name == "columns"]
+    assert "gold_answers" not in [row[0] for row in table.rows]
+    assert any("gold_answers" in note for note in table.notes)
+
+
+def test_a_table_without_rows_is_its_title_and_notes() -> None:
+    table = Table(name="t", title="Tests", columns=(Column(name="kind"),), notes=("none yet",))
+    assert table.text() == "Tests\n\nnone yet"

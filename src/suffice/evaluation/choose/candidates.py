@@ -56,7 +56,7 @@ def without_gaps(measures: Measures, who: str, f1_kind: F1Kind) -> tuple[Measure
     if measures.seen is not None or (gaps == scored.labelled).all():
         measures.scores_throughout(who, f1_kind)  # refuses, saying what would mend it
     return measures.take(~gaps), (
-        f"{counted(int(gaps.sum()), 'labeled question')} left out: some round has no scored answer. The "
+        f"{counted(int(gaps.sum()), measures.metric.noun)} left out: some round has no scored answer. The "
         "choice holds for questions like the others"
     )
 

@@ -403,7 +403,7 @@ class Choice(Tabular):
                 f"({100 * POWER:g}% power, if losses are as measured)."
             )
         how = (
-            f"on {row.units:,} questions that fitted nothing"
+            f"on all {self.parts['all']:,} questions, since nothing was fitted"
             if row.proven.path
             else f"on {self.parts[PROVE]:,} held-out questions"
         )

@@ -251,11 +251,12 @@ class Proven:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A promise with the cheapest policy proven to keep it, or the number of units to prove one."""
+    """A promise, the cheapest policy proven to keep it, or the number of questions that would tell."""
 
     promise: Promise
     proven: Proven | None
     needed: int | None
+    noun: str
     tested: int
     rejected: int
     units: int
@@ -267,7 +268,7 @@ class Row:
         """Say how many questions would prove it, if known."""
         if self.needed is not None:
             scale = int(10 ** max(len(str(self.needed)) - 2, 0))
-            return f"about {-(-self.needed // scale) * scale:,} labeled questions would tell"
+            return f"about {-(-self.needed // scale) * scale:,} {self.noun}s would tell"
         if self.walked:
             return f"even {_MOST_TIMES} times as many questions would not tell"
         return "how many questions would tell is not known"
@@ -358,7 +359,9 @@ class Along:
         self._answer = answer
         self._members = [self.candidate(step) for step in steps]
         self._kept = Kept.of(record, self._members, settings)
-        self.half: Half = self._kept.half(np.arange(record.traces.n_questions))
+        self._questions = record.traces.n_questions
+        self.noun: str = record.metric.noun
+        self.half: Half = self._kept.half(np.arange(self._questions))
         self.full_cost: float = float(self.half.costs[0])
         self.axis: CostAxis = self._kept.axis
         self.names: tuple[str, ...] = tuple(path.name for path in paths)
@@ -446,7 +449,10 @@ class Along:
         )
 
     def needed(self, bounds: Sequence[Bound], level: float) -> int | None:
-        """Units with which the first policy of some path would be proven, with probability :data:`POWER`."""
+        """Questions with which the first policy of some path is proven, with probability :data:`POWER`.
+
+        A record of groups needs as many groups as tell, each as large as the recorded ones.
+        """
         best = min(
             (
                 max(
@@ -459,7 +465,9 @@ class Along:
             default=np.inf,
         )
         here = len(self.half)
-        return max(int(np.ceil(best)), here + 1) if best <= _MOST_TIMES * here else None
+        if best > _MOST_TIMES * here:
+            return None
+        return max(int(np.ceil(best * self._questions / here)), self._questions + 1)
 
 
 def _needed(losses: Array, limit: float, level: float) -> float:
@@ -544,6 +552,7 @@ def prove(
                 needed=along.needed(promise.bounds, of_promise[0][1])
                 if along and not best
                 else None,
+                noun=along.noun if along else "",
                 tested=sum(len(p_values) for p_values, *_ in of_promise),
                 rejected=sum(count for _, count in passed),
                 units=len(along.half) if along else len(learned.prove) if learned else 0,

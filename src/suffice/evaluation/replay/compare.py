@@ -144,8 +144,8 @@ def compare(
 
 
 _NONE_ADAPTIVE = (
-    "this record can feed no policy that reads answers or evidence, so it cannot show whether looping "
-    "pays; add a rule: --stop-when 'answer_repeats and not abstained', in Python rules=[TEXT]"
+    "none of these policies reads answers or evidence, so they cannot show whether looping pays; "
+    "add a rule: --stop-when 'answer_repeats and not abstained', in Python rules=[TEXT]"
 )
 
 

@@ -42,7 +42,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         Question, "question", TEXT, "the question's text; may be empty", required=True, field="text"
     ),
-    Column(Gold, "gold_answers", _TEXTS, "accepted answers; none: unlabelled", field="answers"),
+    Column(Gold, "gold_answers", _TEXTS, "accepted answers; none: unlabeled", field="answers"),
     Column(Gold, "gold_passage_ids", _TEXTS, "supporting passages", field="passage_ids"),
     Column(Question, "question_type", TEXT, "for example bridge or 2hop", field="type"),
     Column(Question, "split", TEXT, "tune, eval or a name of the user's"),

@@ -73,6 +73,6 @@ export async function promises(main, record, signal) {
     cut ? el("p", { class: "notice" }, `${counted(cut.cut, "question")} of ${whole(cut.questions)} were cut before the full budget; ${whole(cut.explored)} explored ones stand for ${whole(cut.stood_for)} of them. ${whole(cut.unseen)} were not seen past their cut: figures past it leave them out.`) : "",
     ...cards,
     cards.length ? "" : el("p", { class: "plain" }, told.ready
-      ? "None of these policies promises anything. One that does is chosen with: suffice choose TRACES --out chosen; show it with --policy chosen/policy.json. One that ran here is watched where it is named so."
+      ? "None of these policies promises anything. One that does is chosen with: suffice choose TRACES --out chosen; show it with --policy chosen/policy.json. To watch a policy that ran here, name it with --policy."
       : "Policies are being replayed.")));
 }

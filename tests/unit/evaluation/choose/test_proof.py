@@ -183,3 +183,22 @@ def test_as_many_questions_as_were_named_prove_it_about_as_often_as_was_said(
         prove(sample(wanted), None, [promise(loss)])[0].rejected == len(COINS) for _ in range(60)
     ]
     assert POWER - 0.25 <= np.mean(proven) <= POWER + 0.19
+
+
+def test_a_record_of_groups_needs_more_questions_than_it_has() -> None:
+    records = [
+        replace(one, question=replace(one.question, group=f"session {number // 3}"))
+        for number, one in enumerate(reaching(120, reached=(0.5, 0.8, 0.81), seed=5))
+    ]
+    found = along(to_trace_set(records))
+    assert len(found.half) == 40
+    needed = [found.needed(promise(loss).bounds, 0.05) for loss in (0.02, 0.05, 0.1, 0.2)]
+    assert [one for one in needed if one is not None]
+    assert all(one is None or one > 120 for one in needed)
+
+
+def test_without_gold_answers_no_label_is_asked_for() -> None:
+    record = Measures.of(to_trace_set(reaching(40))).by("agreement")
+    found = Along(record, ChoiceSettings(cost="rounds"), [*paths_of(record, "rounds")], LATEST)
+    (row,) = prove(found, None, [promise(0.05)])
+    assert "label" not in row.more

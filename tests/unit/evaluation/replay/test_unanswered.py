@@ -110,6 +110,7 @@ def test_a_policy_that_stops_there_has_costs_and_no_score(traces: TraceSet) -> N
     (note,) = [note for note in comparison.result.notes if note.startswith("no score is known")]
     assert "fixed-1 (20), own >= 0.5 (10): in so many of 20 questions with gold answers" in note
     assert "record an answer in every round" in note
+    assert note.endswith("suffice probe TRACES --llm URL --out NEW")
     assert comparison.to_json()["frontier"]["f1"][0] is None
 
 

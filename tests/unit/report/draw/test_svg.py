@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from suffice.report.charts import Scatter, scatter
 from suffice.report.svg import FRAME, enclosing, ticks
 
 
@@ -38,3 +39,10 @@ def test_every_value_lies_inside_the_frame_and_up_is_more() -> None:
     axes = enclosing([1.05, 4.6], [0.231, 0.557])
     assert FRAME.left < axes.x(1.05) < axes.x(4.6) < FRAME.right
     assert FRAME.top < axes.y(0.557) < axes.y(0.231) < FRAME.bottom
+
+
+def test_a_chart_without_scores_says_so() -> None:
+    chart = Scatter(
+        title="F1 against rounds", description="", x_name="rounds", y_name="F1 %", points=()
+    )
+    assert "F1 %: not known" in scatter(chart)
