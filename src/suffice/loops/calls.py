@@ -389,13 +389,21 @@ def draft_of(made: Round, *, seconds: float) -> Draft:
 
 
 def _prompt(view: LoopView, api: Api, form: PromptName) -> Prompt:
+    from suffice.loops.react import render_finish, said_then  # which asks by this module
+
     added = _added(view.rounds)
-    if any(not round_.query or round_.intermediate_answer is None for round_ in view.rounds):
+    asks_on = form == "in-loop"
+    if asks_on and not all(round_.query for round_ in view.rounds):
+        raise UsageError(
+            "a round holds no query, so its loop's conversation is not known; type --prompt bare"
+        )
+    reads = all(round_.query and round_.intermediate_answer is not None for round_ in view.rounds)
+    if not (reads or asks_on):
         shown = [passage for passages in added for passage in passages]
         return render_prompt(view.question, shown, api=api, name=form)
     steps = [
         SearchStep(
-            said="",
+            said=said_then(round_.action or "", round_.query or "") if asks_on else "",
             query=round_.query or "",
             found=passages,
             shown=passages,
@@ -403,8 +411,10 @@ def _prompt(view: LoopView, api: Api, form: PromptName) -> Prompt:
         )
         for round_, passages in zip(view.rounds, added, strict=True)
     ]
+    if asks_on and not reads:
+        return render_finish(view.question, steps, api=api)
     prompts = FollowUpPrompts(api=api, documents=True, form=form)
-    return prompts.answer(view.question, steps)
+    return (prompts.answer_in_loop if asks_on else prompts.answer)(view.question, steps)
 
 
 def _added(rounds: Sequence[Round]) -> list[tuple[Passage, ...]]:

@@ -91,11 +91,11 @@ class ReactPipeline(QueryLoop):
 
     def conversation(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
         """Return thoughts, actions and findings so far."""
-        return _unlabelled(render_agent(question, steps, api=self.model.api))
+        return render_trail(question, steps, api=self.model.api)
 
     def answer_in_loop(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
         """Return the prompt that makes the agent finish; a completion model continues ``Finish[``."""
-        return one_turn_more(self.conversation(question, steps), *_NOW[self.model.api])
+        return render_finish(question, steps, api=self.model.api)
 
     def _ask(self, prompt: Prompt, label: str) -> tuple[str, Usage]:
         """Return the reply, with the label that a completion model continued, and its usage."""
@@ -341,8 +341,22 @@ def render_once_more(prompt: Prompt, finish: str) -> Prompt:
     return in_reply(prompt, finish, _ONCE_MORE)
 
 
-def _unlabelled(prompt: Prompt) -> Prompt:
+def render_trail(question: str, steps: Sequence[SearchStep], *, api: Api) -> Prompt:
+    """Return the conversation after these steps, before anything is asked."""
+    prompt = render_agent(question, steps, api=api)
     return prompt.removesuffix(f"\n{LABEL}") if isinstance(prompt, str) else prompt
+
+
+def render_finish(question: str, steps: Sequence[SearchStep], *, api: Api) -> Prompt:
+    """Return the prompt that makes the agent finish after these steps."""
+    return one_turn_more(render_trail(question, steps, api=api), *_NOW[api])
+
+
+def said_then(action: str, query: str) -> str:
+    """Return what a recorded action says in later prompts; of one that cannot be read, its query."""
+    read = [parse_action(part) for part in reversed(action.split("\n\n"))]
+    searches = (one for one in read if one is not None and one.kind == "search")
+    return said(next(searches, AgentAction(kind="search", argument=query)))
 
 
 def _lines(question: str, steps: tuple[tuple[str, str], ...]) -> str:

@@ -14,12 +14,13 @@ from tests.loops.query import QUESTION, Scripted, found
 from suffice.contracts import Completion, Generation, GenerationRequest, Message
 from suffice.costs.usage import CostReads, cost_matrix
 from suffice.errors import UsageError
+from suffice.loops.calls import AnswerSettings, answer_probe
 from suffice.loops.follow_up import ChainSettings, FollowUpPipeline, IterativeSettings
 from suffice.loops.ranked import CumulativeSettings
 from suffice.loops.react import ReactPipeline, ReactSettings
 from suffice.measures.costs import cost_reads
 from suffice.signals.known_signals import SIGNALS
-from suffice.trace.rounds.records import Round, Token, TopToken
+from suffice.trace.rounds.records import LoopView, Round, Token, TopToken
 
 LOOKS = ("sufficient_prob", "p_true", "gain_prob")
 RESULTS = {
@@ -122,6 +123,24 @@ def test_the_loops_of_follow_up_questions_ask_there_too(settings: Any, api: Any)
 def test_a_loop_over_one_ranking_has_no_conversation() -> None:
     with pytest.raises(UsageError, match="react"):
         CumulativeSettings(prompt="in-loop")
+
+
+@pytest.mark.parametrize("api", ["chat", "completion"])
+def test_a_recorded_conversation_is_asked_at_its_end(api: Any) -> None:
+    """``suffice probe --prompt in-loop`` asks what the loop itself would have asked."""
+    rounds, model = run(api)
+    asked = [request for request in model.requests if request.max_tokens == 48]
+    again = Model(api)
+    ask = answer_probe(again, AnswerSettings(prompt="in-loop"))
+    for number in (1, 2):
+        assert ask(LoopView(QUESTION.text, tuple(rounds[:number]))).answer == "Oslo"
+    assert [request.prompt for request in again.requests] == [one.prompt for one in asked]
+
+
+def test_a_record_without_queries_has_no_conversation() -> None:
+    ask = answer_probe(Model("chat"), AnswerSettings(prompt="in-loop"))
+    with pytest.raises(UsageError, match="query"):
+        ask(LoopView("Where?", (Round(answer=None),)))
 
 
 # --- what is read of it -----------------------------------------------------------------------------
