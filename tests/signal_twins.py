@@ -64,6 +64,26 @@ def answer_stable_published(view: LoopView) -> float:
     return float(current == published_normalizer(previous))
 
 
+def _given(view: LoopView) -> list[str]:
+    return [form for one in view.rounds if (form := answer_form(one.answer_text))]
+
+
+def vote_share(view: LoopView) -> float:
+    current = answer_form(view.current.answer_text)
+    return _given(view).count(current) / len(_given(view)) if current else math.nan
+
+
+def backtracking(view: LoopView) -> float:
+    if not answer_form(view.current.answer_text):
+        return math.nan
+    forms = [None if one.answer is None else answer_form(one.answer) for one in view.rounds]
+    back = 0
+    for place, form in enumerate(forms):
+        left = place > 0 and forms[place - 1] not in (form, None)
+        back += bool(form) and left and form in forms[:place]
+    return float(back)
+
+
 def answer_similarity_f1(view: LoopView) -> float:
     pair = _pair(view)
     return math.nan if pair is None else token_f1(answer_form(pair[1]), answer_form(pair[0]))
@@ -265,6 +285,13 @@ def answer_token_margin(view: LoopView) -> float:
     return margins[0] if margins else math.nan
 
 
+def answer_likelihood(view: LoopView) -> float:
+    tokens = view.current.tokens
+    if not tokens:
+        return math.nan
+    return float(np.exp(statistics.fmean(min(token.logprob, 0.0) for token in tokens)))
+
+
 def token_probability(view: LoopView) -> float:
     tokens = view.current.tokens
     if tokens is None:
@@ -372,6 +399,7 @@ TWINS: Mapping[str, Callable[[LoopView], float]] = {
         one.__name__: one
         for one in (
             *(answer_stable, answer_repeats, answer_stable_published, answer_similarity_f1),
+            *(vote_share, backtracking, answer_likelihood),
             *(answer_similarity_seq, overlap, overlap_idf, new_passages, query_repeats),
             *(answer_in_evidence, answer_in_evidence_published, self_consistency),
             *(normalized_entropy, top_cluster_confidence, answer_token_margin, token_probability),

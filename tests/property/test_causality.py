@@ -19,7 +19,10 @@ from suffice.trace.rounds.records import LoopView, QuestionRecord, Round
 
 SIGNALS = [
     *computed_signals(),
-    *(resolve(f"{how}(1 - overlap)") for how in DERIVATIONS),
+    *(
+        resolve(f"{how}(1 - overlap{', 2' if made.windowed else ''})")
+        for how, made in DERIVATIONS.items()
+    ),
     SignalSpec(name="of_a_user", summary="", compute=lambda view: float(len(view.rounds))),
 ]
 

@@ -73,7 +73,12 @@ def test_one_unknown_round_makes_a_cost_unknown() -> None:
     found = paid(of_rounds(a_round(llm_calls=1, prompt_tokens=10), a_round(llm_calls=1)))
     assert (found["llm_calls"], found["prompt_tokens"]) == ([1.0, 1.0], None)
     known = {name: values for name, values in paid(of_rounds(a_round())).items() if values}
-    assert known == {"judge_calls": [0.0], "rerank_calls": [0.0], "rounds": [1.0]}
+    assert known == {
+        "judge_calls": [0.0],
+        "look_calls": [0.0],
+        "rerank_calls": [0.0],
+        "rounds": [1.0],
+    }
 
 
 def test_rounds_that_do_not_exist_are_not_unknown() -> None:

@@ -12,7 +12,9 @@ from tests.builders import of_rounds
 from tests.properties import examples
 
 from suffice.errors import UsageError
+from suffice.signals.asking.looks import ASKED
 from suffice.signals.known_signals import (
+    LOOKS,
     RERANKS,
     SAMPLES,
     SIGNALS,
@@ -108,13 +110,15 @@ def test_what_each_signal_charges_and_which_read_no_answer() -> None:
     assert charged == {
         **dict.fromkeys(sampled, (SAMPLES,)),
         **dict.fromkeys(("judge_support", "llm_stop"), (VERDICTS,)),
+        **dict.fromkeys(ASKED, (LOOKS,)),
         **dict.fromkeys((name for name in SIGNALS if name.startswith("rerank_")), (RERANKS,)),
     }
     usage = {field.name for field in dataclasses.fields(Usage)}
-    for charge in (SAMPLES, VERDICTS, RERANKS):
+    for charge in (SAMPLES, VERDICTS, LOOKS, RERANKS):
         assert {charge.calls, *charge.tokens} <= usage
     assert {name for name, spec in SIGNALS.items() if not spec.answers} == {
         *sampled,
+        *(name for name in ASKED if name != "p_true"),
         *(name for name in SIGNALS if name.startswith(("rerank_", "retrieval_", "overlap"))),
         *("llm_stop", "malformed_actions", "remaining_share", "new_passages", "query_repeats"),
     }

@@ -109,6 +109,7 @@ def twin_costs(
                 parts.append(getattr(usage, f"judge_{name}") if asked else None)
             row[name] = None if None in parts else sum(parts)
         row["judge_calls"] = usage.judge_calls if each.name in JUDGED else 0
+        row["look_calls"] = 0  # none was recorded
         row["rerank_calls"] = usage.rerank_calls if each.name in RERANKED else 0
         row["retrievals"] = usage.retrievals
         row["seconds"] = usage.latency_s

@@ -229,7 +229,7 @@ def test_the_next_round_shares_everything_up_to_its_passage(
     evidence, marker, _ = before.rpartition("\nQuestion: ")
     assert marker
     assert after.startswith(evidence.rstrip("\n"))
-    label = "Answer:" if name == "bare" and api == "completion" else ""
+    label = "Answer:" if name in ("bare", "in-loop") and api == "completion" else ""
     assert len(before) - len(evidence) <= len(f"\nQuestion: {question}\n{label}")
 
 
