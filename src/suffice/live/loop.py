@@ -172,8 +172,9 @@ class Loop:
             passages of earlier rounds are marked as found again. ``answer``: the answer that the loop would
             return now; left out: the loop was not asked. ``logprobs`` or ``tokens``: of the answer, as
             OpenAI, LangChain or llama.cpp report them. ``usage``: the usage of the round's calls as
-            reported, several in a list. ``answer_usage``: the answer's part of it; left out if the answer's
-            call is all of it. ``samples``, ``response``, ``query``, ``action``, ``signals`` and other
+            reported, several in a list. ``answer_usage``: the part that only the answer took,
+            which a policy that reads no answers saves; left out: none, so that every round is paid for.
+            ``samples``, ``response``, ``query``, ``action``, ``signals`` and other
             columns: as in :class:`Round`; ``signals={"error": 3}`` are values of your own.
 
         Returns

@@ -220,6 +220,7 @@ def _count(document: Mapping[str, Any], names: Sequence[str]) -> int | None:
 _PLAIN = ("query", "action", "intermediate_answer", "candidate_scores", "signals")
 _ANSWERED = ("response", "answer_starts", "samples", "sample_clusters", "verbalized_confidence")
 OF_ANSWER = frozenset({*_ANSWERED, "logprobs", "tokens", "usage"})
+_NO_PART = Usage(llm_calls=0, prompt_tokens=0, cached_tokens=0, completion_tokens=0, latency_s=0.0)
 PARTS = frozenset({*_PLAIN, *OF_ANSWER, "passages", "answer", "answer_usage"})
 """What ``observe`` takes of a round."""
 
@@ -242,9 +243,9 @@ def round_of(held: Mapping[str, Any], earlier: Collection[str]) -> Round:
     if held.get("answer") is not None:
         parts |= _answered(held)
         part = held.get("answer_usage")
-        # where nothing is said of it, the answer's call is all of it
+        # where nothing is said of it, the loop pays for the answer in every round, as it did here
         if part is not None or usage.answer_calls is None:
-            of_answer = answer_part(usage if part is None else reported_usage(part))
+            of_answer = answer_part(_NO_PART if part is None else reported_usage(part))
             usage = replace(usage, **of_answer)  # type: ignore[arg-type]
     return Round(
         answer=held.get("answer"), passages=passages, refound=refound, usage=usage, **parts

@@ -88,6 +88,11 @@ class CostAxis:
         return first, last
 
 
+ANSWERS_ASSUMED = (
+    "the record does not say what its answers took (answer_calls, answer_prompt_tokens): we assume that each "
+    "round's single call produced the answer, so a policy that reads no answers pays for the last one only; "
+    "if your loop answers in every round anyway, write 0"
+)
 _CAPPED = ("llm_calls", "rounds")  # what an unnamed cap is one of
 _ALIKE = 1e-9  # a difference of mean costs that rounding gives
 
@@ -190,11 +195,7 @@ class CostBook:
                 for name in ("llm_calls", "prompt_tokens")
             )
         ):
-            notes.append(
-                "the record does not say what its answers took (answer_calls, answer_prompt_tokens): we "
-                "assume that each round's single call produced the answer, so a policy that reads no "
-                "answers pays for the last one only; if your loop answers in every round anyway, write 0"
-            )
+            notes.append(ANSWERS_ASSUMED)
         if model.prices is not None:
             notes.append(f"prices: {model.prices.summary}")
         if axis.name == "joules" or model.energy != EnergyModel():

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from suffice.costs.prices import Prices
+from suffice.costs.usage import stop_costs
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.evaluation.replay.compare import compare
 from suffice.evaluation.settings import ComparisonSettings
@@ -584,3 +585,18 @@ def test_a_label_that_contradicts_another_is_refused_whoever_gives_it(
     kept = records(tmp_path)
     assert (kept["q"].gold.answers, kept["q"].scores) == (("Oslo",), {1: 0.5})
     assert (kept["r"].gold.answers, kept["r"].question.type) == (("Skien", "Bergen"), "place")
+
+
+def test_a_loop_that_answers_in_every_round_pays_for_every_round(tmp_path: Path) -> None:
+    """Unless it says which part a policy that reads no answers would save."""
+    spent = Usage(llm_calls=1, prompt_tokens=800, completion_tokens=50)
+    for part, calls in ((None, [1.0, 2.0, 3.0]), (spent, [1.0, 1.0, 1.0])):
+        watch = Watch(record=tmp_path / f"{part is None}.db", max_rounds=3)
+        with watch.question("Where?") as loop:
+            for _ in range(3):
+                loop.observe(answer="Oslo", usage=spent, answer_usage=part)
+        costs = stop_costs(read_traces(tmp_path / f"{part is None}.db"))
+        assert [costs[name].tolist() for name in ("llm_calls", "prompt_tokens")] == [
+            [calls],
+            [[800 * count for count in calls]],
+        ]

@@ -17,7 +17,7 @@ from suffice.evaluation.choose.proof import LIKELY, POWER, Promised, Proven, Row
 from suffice.evaluation.replay.compare import Comparison
 from suffice.evaluation.replay.results import PolicyResult, ReplayResult
 from suffice.evaluation.settings import ChoiceSettings
-from suffice.measures.costs import CostAxis, CostChange, cost_changes
+from suffice.measures.costs import ANSWERS_ASSUMED, CostAxis, CostChange, cost_changes
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.results.formats import amount, counted, decimal, percent, points
 from suffice.results.plots import Plot
@@ -29,6 +29,10 @@ from suffice.stats.intervals import Interval
 _DEARER = 0.05
 """Rise of a known cost beyond which the headline begins with it."""
 _WIDTH = 80
+_ASSUMED = (
+    "Assumed: the call of a round only answers, so all rounds cost one call. If your loop needs the call "
+    "to go on, log answer_calls and answer_prompt_tokens as 0."
+)
 _SHOWN = {"time": "seconds", "price": "dollars", "retrievals": "retrieval calls"}
 """Costs that a first screen calls otherwise than an axis."""
 
@@ -224,6 +228,8 @@ class Choice(Tabular):
             yield from self._allowed(self.promised.rows)
         if self.incomplete is not None:
             yield from wrap(f"{self.incomplete}.", _WIDTH)
+        if ANSWERS_ASSUMED in self.result.notes:
+            yield from wrap(_ASSUMED, _WIDTH)
         yield ""
 
     def _side_by_side(self) -> Iterator[tuple[str, str, str, str]]:
