@@ -339,10 +339,11 @@ def _lacking(records: Sequence[QuestionRecord], out: str | Path) -> Iterator[str
             "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true)"
         )
     if unanswered := sum(round_.answer is None for round_ in rounds):
+        few = " --missing-only" if 2 * unanswered < len(rounds) else ""
         yield (
             f"{unanswered:,} of {len(rounds):,} rounds have no answer: what stopping there would score is "
             "not known, unless the record has scores; record an answer per round, or ask for it on the "
-            f"recorded evidence: suffice probe {out} --llm URL --out NEW"
+            f"recorded evidence: suffice probe {out} --llm URL --out NEW{few}"
         )
     if not any(record.gold.answers for record in records):
         yield (
