@@ -36,6 +36,7 @@ COMMANDS = {
     "choose": ("replay", "choose one policy for a record, with a proven bound"),
     "fit": ("fit_policies", "calibrate or train a policy on the tune split"),
     "replay": ("replay", "score policies on recorded rounds"),
+    "compare-loops": ("replay", "compare two loops on the same questions"),
     "search": ("replay", "search stopping rules exhaustively"),
     "sweep": ("replay", ""),  # choose --rule
     "report": ("report", "compare policies in one HTML file"),
@@ -44,6 +45,10 @@ COMMANDS = {
 }
 """Every command with its module of ``suffice.cli.commands`` and its line of help (empty: not listed)."""
 _MEASURING = frozenset({"choose", "diagnose", "fit", "replay", "report", "search", "sweep", "view"})
+
+
+def _function(name: str) -> str:
+    return name.replace("-", "_")
 
 
 def build_app(chosen: str = "") -> App:
@@ -60,10 +65,12 @@ def build_app(chosen: str = "") -> App:
     for place, (name, (module, line)) in enumerate(COMMANDS.items()):
         home = f"suffice.cli.commands.{module}"
         if name == chosen:
-            app.command(getattr(importlib.import_module(home), name), name=name)
+            app.command(getattr(importlib.import_module(home), _function(name)), name=name)
             app[name].sort_key = place
         else:
-            app.command(f"{home}:{name}", name=name, help=line, show=bool(line), sort_key=place)
+            app.command(
+                f"{home}:{_function(name)}", name=name, help=line, show=bool(line), sort_key=place
+            )
     app.register_install_completion_command(name="--install-completion")
     return app
 

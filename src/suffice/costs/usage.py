@@ -117,6 +117,8 @@ class RecordedUsage:
     def of_answers(self, name: str, alone: _Array) -> _Array:
         """Return the answers' usage: as recorded, else ``alone`` if nothing else was asked; 0 without one."""
         inferred = np.where(self.only_answers, alone, np.nan)
+        if (calls := self.sparse("answer_calls")) is not None:
+            inferred = np.where(calls == 0, 0.0, inferred)
         return np.where(self.traces.answered, self.filled(name, inferred), self.nothing)
 
     @cached_property

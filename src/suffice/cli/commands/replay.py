@@ -11,6 +11,7 @@ from suffice.cli.output import Form, fit_progress, print_result, put, say, waiti
 from suffice.cli.parser import command
 from suffice.cli.shared_options import (
     Compared,
+    Measuring,
     PolicyOut,
     ReportNaive,
     Sampling,
@@ -21,7 +22,12 @@ from suffice.cli.shared_options import (
     written_policy,
 )
 from suffice.errors import UsageError
-from suffice.evaluation.settings import ChoiceSettings, DiagnosisSettings, SearchSettings
+from suffice.evaluation.settings import (
+    ChoiceSettings,
+    DiagnosisSettings,
+    ScoredSettings,
+    SearchSettings,
+)
 from suffice.options import Option
 
 if TYPE_CHECKING:
@@ -165,6 +171,29 @@ def search(
         lambda: {**result.to_json(naive=report_naive), **written},
         [f"note: {note}" for note in result.notes],
     )
+
+
+@command()
+def compare_loops(
+    first: Annotated[str, Option(positional=True, metavar="FIRST", help="record of one loop")],
+    second: Annotated[
+        str,
+        Option(positional=True, metavar="SECOND", help="record of another, on the same questions"),
+    ],
+    *,
+    reading: Measuring,
+    settings: ScoredSettings,
+    form: Form,
+) -> None:
+    """Compare two loops, paired by question, each at its last recorded round.
+
+    Shows score and costs, and their differences with intervals. Names the settings in which the runs differ,
+    such as the model, the prompt or the retriever.
+    """
+    from suffice.evaluation.replay.loop_comparison import compare_loops as compared
+
+    result = compared(reading.measures(first), reading.measures(second), settings)
+    print_result(form, result.tables(), result.to_json)
 
 
 _FILES = (

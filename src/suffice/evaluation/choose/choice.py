@@ -31,7 +31,7 @@ _DEARER = 0.05
 _WIDTH = 80
 _ASSUMED = (
     "Assumed: the call of a round only answers, so all rounds cost one call. If your loop needs the call "
-    "to go on, log answer_calls and answer_prompt_tokens as 0."
+    "to go on, log answer_calls as 0."
 )
 _SHOWN = {"time": "seconds", "price": "dollars", "retrievals": "retrieval calls"}
 """Costs that a first screen calls otherwise than an axis."""

@@ -1,0 +1,189 @@
+"""Two loops on the same questions: what each scores and costs, and their paired differences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from suffice.costs.usage import COSTS, TOKENS, CostReads
+from suffice.errors import UsageError
+from suffice.evaluation.settings import ScoredSettings
+from suffice.measures.measures import Measures, Traces
+from suffice.results.formats import counted
+from suffice.results.table import Column, Kind, Table
+from suffice.results.tabular import Tabular
+from suffice.scoring import F1Kind, Metric
+from suffice.stats.intervals import Interval, percentile_interval, resampled_means
+from suffice.stats.units import Array, unit_means
+from suffice.trace.rounds.trace_set import is_veiled
+
+_COSTS = ("rounds", "llm_calls", *TOKENS, "completion_tokens", "retrievals", "seconds", "usd")
+_OWN = frozenset(
+    {"version", "sample", "splits", "derived", "seed", "runs"}
+)  # says nothing of the loop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantity:
+    """A quantity of both loops, means per question, and the second's less the first's."""
+
+    name: str
+    label: str
+    first: float
+    second: float
+    difference: Interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class LoopComparison(Tabular):
+    """Two loops compared on the ``questions`` that both records hold; ``differs`` is how they were run."""
+
+    sources: tuple[str, str]
+    questions: int
+    left_out: tuple[int, int]
+    metric: Metric
+    score: Quantity
+    costs: tuple[Quantity, ...]
+    differs: Mapping[str, tuple[Any, Any]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return strict JSON; scores are fractions in [0, 1]."""
+        document = Tabular.to_json(self)
+        return {**document, "metric": self.metric.name, "score": document["score"]}
+
+    def tables(self) -> tuple[Table, ...]:
+        """Return the score, the costs, and how the loops differ."""
+        scores = _columns(self.metric.label, kind="percent", change="points")
+        costs = _columns("cost a question", kind="number", change="number")
+        first, second = self.sources
+        alone = [
+            f"{counted(count, 'question')} of {source} left out, not in the other or without a score."
+            for source, count in zip(self.sources, self.left_out, strict=True)
+            if count
+        ]
+        run = [
+            f"{name}: {one!r:.60} against {other!r:.60}"
+            for name, (one, other) in self.differs.items()
+        ]
+        notes = [
+            f"First: {first}. Second: {second}. {counted(self.questions, 'question')} of both, each loop at "
+            f"its last recorded round. {self.metric.label} in percent, costs as run, means per question. "
+            "Brackets are 95% intervals of paired resamples.",
+            *alone,
+            f"The runs differ in: {'; '.join(run)}."
+            if run
+            else "The runs say the same of themselves.",
+        ]
+        return (
+            Table(name="loops", columns=scores, rows=[_row(self.score)]),
+            Table(name="costs", columns=costs, rows=[*map(_row, self.costs)], notes=notes),
+        )
+
+
+def _columns(what: str, *, kind: Kind, change: Kind) -> tuple[Column, ...]:
+    return (
+        Column(name="quantity", head=what),
+        Column(name="first", kind=kind),
+        Column(name="second", kind=kind),
+        Column(name="difference", kind=change, interval=True, signed=True, head="change [95%]"),
+    )
+
+
+def _row(one: Quantity) -> list[Any]:
+    return [one.label, one.first, one.second, one.difference]
+
+
+def compare_loops(
+    first: Traces, second: Traces, settings: ScoredSettings | None = None
+) -> LoopComparison:
+    """Compare two records of the same questions, paired by id and text.
+
+    Raises
+    ------
+    UsageError
+        Without a common question that both score, for metrics that differ, or for questions that a policy
+        cut: their later rounds were never seen.
+    """
+    asked = settings or ScoredSettings()
+    both = [Measures.of(traces).by(asked.metric) for traces in (first, second)]
+    one, other = both
+    if one.metric.name != other.metric.name:
+        raise UsageError(
+            f"{one.traces.origin.source} is scored by {one.metric.label} and {other.traces.origin.source} "
+            f"by {other.metric.label}; name one with --metric"
+        )
+    for measures in both:
+        if measures.seen is not None:
+            raise UsageError(
+                f"a policy cut questions of {measures.traces.origin.source}, so what its loop does at its "
+                "budget is not known; record the loop in shadow"
+            )
+    rows = _common(one, other, asked.f1_kind)
+    ends = [(at, m.traces.last_rounds[at] - 1) for m, at in zip(both, rows, strict=True)]
+    score = [m.scores(asked.f1_kind).compared[end] for m, end in zip(both, ends, strict=True)]
+    units = one.units[rows[0]]
+    paid = [m.costs(asked.cost_model).at_stops(CostReads()) for m in both]
+    held: dict[str, list[Array]] = {"score": score}
+    for name in dict.fromkeys([*_COSTS, *([asked.cost] if asked.cost else [])]):
+        known = [book[name] for book in paid]
+        if all(of is not None for of in known):
+            held[name] = [of[end] for of, end in zip(known, ends, strict=True) if of is not None]
+    columns = unit_means(
+        np.stack([value for pair in held.values() for value in pair], axis=1), units
+    )
+    means, draws = (
+        columns.mean(axis=0),
+        resampled_means(columns, resamples=asked.resamples, seed=asked.seed),
+    )
+    quantities = [
+        Quantity(
+            name=name,
+            label=one.metric.label if name == "score" else COSTS[name].label,
+            first=float(means[2 * at]),
+            second=float(means[2 * at + 1]),
+            difference=percentile_interval(
+                float(means[2 * at + 1] - means[2 * at]), draws[:, 2 * at + 1] - draws[:, 2 * at]
+            ),
+        )
+        for at, name in enumerate(held)
+    ]
+    runs = [m.traces.origin.run for m in both]
+    names = sorted({*runs[0], *runs[1]} - _OWN)
+    return LoopComparison(
+        sources=(one.traces.origin.source, other.traces.origin.source),
+        questions=len(rows[0]),
+        left_out=(one.traces.n_questions - len(rows[0]), other.traces.n_questions - len(rows[1])),
+        metric=one.metric,
+        score=quantities[0],
+        costs=tuple(quantities[1:]),
+        differs={
+            n: (runs[0].get(n), runs[1].get(n)) for n in names if runs[0].get(n) != runs[1].get(n)
+        },
+    )
+
+
+def _common(one: Measures, other: Measures, f1: F1Kind) -> tuple[Array, Array]:
+    """Return the rows of the questions that both records hold and score, in the same order."""
+    found = []
+    for measures in (one, other):
+        last = measures.traces.last_rounds
+        scored = ~np.isnan(measures.scores(f1).compared[np.arange(len(last)), last - 1])
+        rows = enumerate(measures.traces.questions)
+        found.append({question.id: (row, question.text) for row, question in rows if scored[row]})
+    # a redacted record has other texts for the same questions
+    veiled = any(is_veiled(measures.traces.origin.run) for measures in (one, other))
+    shared = [
+        (found[0][name][0], found[1][name][0])
+        for name in found[0]
+        if name in found[1] and (veiled or found[0][name][1] == found[1][name][1])
+    ]
+    if not shared:
+        raise UsageError(
+            f"{one.traces.origin.source} and {other.traces.origin.source} share no question, by id and text, "
+            "that both score; record the same questions with both loops"
+        )
+    first, second = np.array(shared).T
+    return first, second
