@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from suffice.costs.prices import Prices
-from suffice.costs.usage import stop_costs
+from suffice.costs.usage import cost_matrix
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.evaluation.replay.compare import compare
 from suffice.evaluation.settings import ComparisonSettings
@@ -595,8 +595,9 @@ def test_a_loop_that_answers_in_every_round_pays_for_every_round(tmp_path: Path)
         with watch.question("Where?") as loop:
             for _ in range(3):
                 loop.observe(answer="Oslo", usage=spent, answer_usage=part)
-        costs = stop_costs(read_traces(tmp_path / f"{part is None}.db"))
-        assert [costs[name].tolist() for name in ("llm_calls", "prompt_tokens")] == [
+        traces = read_traces(tmp_path / f"{part is None}.db")
+        names = ("llm_calls", "prompt_tokens")
+        assert [cost_matrix(traces, name).tolist() for name in names] == [
             [calls],
             [[800 * count for count in calls]],
         ]
