@@ -7,6 +7,7 @@ import math
 import threading
 import time
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
@@ -192,6 +193,9 @@ class Budgets:
         US dollars, by ``prices``.
     prices
         Prices of tokens, calls, retrievals and reranker calls.
+    tools
+        Rounds in which each tool may be called, by name, as ``{"search": 5}``. A round's ``action`` names its
+        tools, separated by a comma and a blank, as the adapters of agents record it.
 
     Raises
     ------
@@ -203,10 +207,11 @@ class Budgets:
     seconds: float | None = None
     usd: float | None = None
     prices: Prices | None = None
+    tools: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("tokens", "seconds", "usd"):
-            limit = getattr(self, name)
+        named = {name: getattr(self, name) for name in ("tokens", "seconds", "usd")}
+        for name, limit in {**named, **self.tools}.items():
             if limit is not None and not 0 < limit < math.inf:
                 raise UsageError(f"a budget must be a number above 0, found {limit!r} {name}")
         if self.usd is not None and self.prices is None:
@@ -228,6 +233,7 @@ class Spending:
         self.counted: bool = True  # whether the tokens of all calls are known
         self.tokens: int = 0
         self._usd = 0.0
+        self._called: Counter[str] = Counter()  # rounds by tool
 
     @property
     def usd(self) -> float | None:
@@ -259,12 +265,18 @@ class Spending:
             self._usd += (usage.retrievals or 0) * tariff.retrieval
             self._usd += (usage.rerank_calls or 0) * tariff.rerank
 
+    def add_tools(self, action: str | None) -> None:
+        """Count the tools that a round's action names."""
+        self._called.update({*(action or "").split(", ")})
+
     def add_round(self, usage: Usage) -> None:
         """Count all usage of a round."""
         known = usage.llm_calls
         samples, judging = usage.sample_calls or 0, usage.judge_calls or 0
         plain = max(1, (known or 0) - samples) if known != samples else 0
-        for kind, calls in (("", plain), ("sample_", samples), ("judge_", judging)):
+        looking = usage.look_calls or 0
+        parts = {"": plain, "sample_": samples, "judge_": judging, "look_": looking}
+        for kind, calls in parts.items():
             if calls:
                 names = ("prompt_tokens", "cached_tokens", "completion_tokens")
                 tokens = {name: getattr(usage, f"{kind}{name}") for name in names}
@@ -282,6 +294,9 @@ class Spending:
         for unit, limit, used in limits:
             if limit is not None and used >= limit:
                 return f"the budget of {limit:g} {unit} is spent"
+        for tool, most in budgets.tools.items():
+            if self._called[tool] >= most:
+                return f"the budget of {most:g} rounds with the tool {tool!r} is spent"
         return None
 
     @property

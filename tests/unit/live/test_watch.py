@@ -601,3 +601,16 @@ def test_a_loop_that_answers_in_every_round_pays_for_every_round(tmp_path: Path)
             [calls],
             [[800 * count for count in calls]],
         ]
+
+
+def test_a_tool_has_a_budget_of_its_own(tmp_path: Path) -> None:
+    watch = Watch(record=tmp_path / "live.db", budgets=Budgets(tools={"search": 2}))
+    with watch.question("Where?") as loop:
+        stops = [
+            loop.observe(answer="Oslo", action=action).stop
+            for action in ("fetch", "search, fetch", "research", "search")
+        ]
+        assert stops == [False, False, False, True]
+        assert (loop.stopped_by, "'search'" in loop.reason) == ("budget", True)
+    with pytest.raises(UsageError, match="search"):
+        Budgets(tools={"search": 0})
