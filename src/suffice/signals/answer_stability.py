@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from suffice.contracts import Absence
+from suffice.scoring import answer_form
 from suffice.signals.columns.answer_columns import answer_forms, f1_of_pairs, without_articles
 from suffice.signals.columns.arrays import NONE, Codes, Texts
 from suffice.signals.columns.rounds import RoundColumns, added_nothing, by_appearance
@@ -180,7 +181,9 @@ ANSWER_REPEATS = share(
     binary=True,
     variant_of="answer_stable",
 )
-_EMPTY = Absence("the answer is empty", lambda view: not view.current.answer_text.strip())
+_EMPTY = Absence(
+    "the answer holds no word to compare", lambda view: not answer_form(view.current.answer_text)
+)
 VOTE_SHARE = share(
     name="vote_share",
     summary="share of the answers so far that equal this one",

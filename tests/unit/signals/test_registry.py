@@ -6,7 +6,7 @@ import dataclasses
 import math
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.builders import of_rounds
 from tests.properties import examples
@@ -71,6 +71,7 @@ def test_needs_are_optional_columns_of_the_schema() -> None:
 
 @settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(rounds, min_size=1, max_size=4))
+@example([Round(answer="the")])
 def test_no_signal_raises_and_every_value_is_in_range(some: list[Round]) -> None:
     view = LoopView("q", tuple(some))
     for spec in SIGNALS.values():
