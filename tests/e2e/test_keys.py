@@ -68,6 +68,7 @@ OTHERS = (
     "sweep own.parquet --bootstrap 20",
     "choose own.parquet --out chosen --max-signals 1 --bootstrap 20",
     "monitor own.parquet --policy policy.json",
+    "compare-loops own.parquet own.parquet --bootstrap 20",
 )
 """What asks no server, and so should know nothing of a key."""
 

@@ -78,6 +78,7 @@ READS: Mapping[str, str] = {
     "validate": f"traces validate {_DRAWN} --json",
     "diagnose": f"diagnose {_DRAWN} --json",
     "replay": f"replay {_DRAWN} --policy tasr --bootstrap 50",
+    "compare-loops": f"compare-loops {_DRAWN} {_DRAWN} --bootstrap 50",
 }
 SHORT = {**WORKS, **READS}
 ALL = {**SHORT, **LONG}
