@@ -41,7 +41,7 @@ class CalibratedLimit(RuleKind, Method):
     options = LimitSettings
 
     def fit(self, measures: Measures, preset: Preset, settings: LimitSettings, split: str) -> Rule:
-        """The limit of the successes in ``split``."""
+        """Fit the limit to the successes in ``split``."""
         from suffice.policies.fitting import fit_data
 
         level, data = exact_level(settings.alpha), fit_data(measures, (), split=split)

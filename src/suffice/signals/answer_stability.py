@@ -72,13 +72,13 @@ def _equal_to_previous(rounds: RoundColumns, answers: Texts) -> Array:
 
 # --- all answers so far ------------------------------------------------------------------------------
 def vote_share(rounds: RoundColumns) -> Array:
-    """Share of the answers so far that equal this one, normalised, in (0, 1] (LearnStop)."""
+    """Return the share of answers so far that equal this one, in (0, 1] (LearnStop); high: they agree."""
     votes, answered = rounds.once(_votes)
     return (votes / np.maximum(np.cumsum(answered, axis=1), 1))[rounds.traces.exists]
 
 
 def backtracking(rounds: RoundColumns) -> Array:
-    """How often so far the loop went back to an answer that it had left, at least 0."""
+    """Count the returns so far to an answer that the loop had left, at least 0; high: unsteady."""
     votes, answered = rounds.once(_votes)
     changed = answer_repeats(rounds) == 0.0
     back = np.zeros(votes.shape, bool)
@@ -88,7 +88,7 @@ def backtracking(rounds: RoundColumns) -> Array:
 
 
 def _votes(rounds: RoundColumns) -> tuple[Array, NDArray[np.bool_]]:
-    """In how many rounds so far each answer was given, and where one was, (n_questions, n_rounds)."""
+    """Count the rounds so far with each answer, and mark those with one, (n_questions, n_rounds)."""
     answers = rounds.once(forms)
     given = (answers.codes != NONE) & (answers.codes != answers.code_of(""))
     codes = rounds.traces.dense(np.where(given, answers.codes, np.nan))

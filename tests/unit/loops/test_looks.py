@@ -44,7 +44,7 @@ class Model:
         self.requests.append(request)
         text = _text(request)
         if request.top_logprobs == 10 or request.temperature == 1.0:
-            replies = [" Yes", " no", "Yes.", "maybe"][: request.n]
+            replies = [" Yes", " no", "Yes, it", "maybe"][: request.n]
         elif "Finish[" in text[-30:] or "exactly this line" in text[-120:]:
             replies = ["Oslo"]
         else:

@@ -21,9 +21,8 @@ from suffice.stats.units import Array, unit_means
 from suffice.trace.rounds.trace_set import is_veiled
 
 _COSTS = ("rounds", "llm_calls", *TOKENS, "completion_tokens", "retrievals", "seconds", "usd")
-_OWN = frozenset(
-    {"version", "sample", "splits", "derived", "seed", "runs"}
-)  # says nothing of the loop
+# what a run states that says nothing of its loop
+_OWN = frozenset({"version", "sample", "splits", "derived", "seed", "runs"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +50,7 @@ class LoopComparison(Tabular):
 
     def to_json(self) -> dict[str, Any]:
         """Return strict JSON; scores are fractions in [0, 1]."""
-        document = Tabular.to_json(self)
-        return {**document, "metric": self.metric.name, "score": document["score"]}
+        return {**Tabular.to_json(self), "metric": self.metric.name}
 
     def tables(self) -> tuple[Table, ...]:
         """Return the score, the costs, and how the loops differ."""
@@ -134,10 +132,8 @@ def compare_loops(
     columns = unit_means(
         np.stack([value for pair in held.values() for value in pair], axis=1), units
     )
-    means, draws = (
-        columns.mean(axis=0),
-        resampled_means(columns, resamples=asked.resamples, seed=asked.seed),
-    )
+    means = columns.mean(axis=0)
+    draws = resampled_means(columns, resamples=asked.resamples, seed=asked.seed)
     quantities = [
         Quantity(
             name=name,

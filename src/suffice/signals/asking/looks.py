@@ -123,18 +123,17 @@ def _spent(replies: Sequence[Generation]) -> dict[str, int | float | None]:
 
 
 def _words(reply: Generation, model: ChatModel, *, sampled: bool) -> Mapping[str, float]:
-    """The weight of every word that the reply begins with."""
+    """Return the weight of each word that the reply may begin with."""
     weights: defaultdict[str, float] = defaultdict(float)
     for completion in reply.completions:
-        for word, weight in (
-            [(completion.text, 1.0)] if sampled else _first_token(completion, model)
-        ):
+        first = [(word, 1.0) for word in completion.text.split()[:1]]
+        for word, weight in first if sampled else _first_token(completion, model):
             weights[word.strip(" .,!*\"'\n").casefold()] += weight
     return weights
 
 
 def _mean(weights: Mapping[str, float], scale: Mapping[str, float]) -> float:
-    """The mean value of the words that have one; NaN without any."""
+    """Return the mean value of the words on the scale; NaN without any."""
     said = sum(weights[word] for word in scale)
     return sum(weights[word] * value for word, value in scale.items()) / said if said else UNDEFINED
 

@@ -51,7 +51,7 @@ def test_differences_are_those_of_the_same_questions() -> None:
     assert found.questions == 60
     assert (found.score.first, found.score.second) == (np.mean(one), np.mean(other))
     assert found.score.difference.estimate == pytest.approx(np.mean(other) - np.mean(one))
-    # of pairs, not of two samples: as scipy's paired bootstrap, up to its draws
+    # of pairs, not of two samples: about the width of the normal interval of paired differences
     spread = np.std(np.subtract(other, one)) / np.sqrt(60)
     width = found.score.difference.high - found.score.difference.low
     assert width == pytest.approx(2 * 1.96 * spread, rel=0.1)

@@ -1,4 +1,4 @@
-"""Rules of this year: answer convergence against its source's own stops, and the calibrated limit."""
+"""Answer convergence against a transcription of its source's rule, windows, and the calibrated limit."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Round, Token
 
 LONG = " ".join(f"w{number}" for number in range(19))
-# the round after which the released code of ACS stops (theta 0.995, epsilon 0.05, window 3; the last round
-# where it does not), and the answers: 20 words (L) or 2 (S), the last of which is named, and -logprobs
+# the round after which the rule of ACS, transcribed from its released code, stops (theta 0.995, epsilon
+# 0.05, window 3; the last round where it does not), and the answers: 20 words (L) or 2 (S), the last of
+# which is named, and -logprobs
 STOPS = [
     "6: Sb 0.001, Sb 0, Sb 0.02, Sb 0, unknown 0.001, Sb 0.004 0.02",
     "4: Sb 0.02, Sb 0.004, Sb 0 0, Sb 0.004, Sb 0.001, Sa 0.02 0",
@@ -39,7 +40,7 @@ def answered(told: str) -> Round:
 
 
 @pytest.mark.parametrize("case", STOPS)
-def test_answer_convergence_stops_where_its_source_does(case: str) -> None:
+def test_answer_convergence_stops_as_its_source_says(case: str) -> None:
     stop, answers = case.split(": ")
     policy = unfitted_policy("acs")
     assert isinstance(policy, Rule)
