@@ -189,7 +189,7 @@ class Measures:
         For agreement, the answers of the full budget replace the gold answers, in fits and in scores.
         """
         if name is None:
-            name = self.metric.name if self._metric else self._usual()
+            name = self.metric.name if self._metric else self.usual()
         metric = METRICS[name]
         if metric == self._metric:
             return self
@@ -197,7 +197,8 @@ class Measures:
             self._by[name] = self._compared_by(metric)
         return self._by[name]
 
-    def _usual(self) -> MetricName:
+    def usual(self) -> MetricName:
+        """Return the metric by which policies are compared if nobody names one."""
         if is_veiled(self.traces.origin.run) and self.traces.has("score"):
             return "score"
         if self.labelled.any():

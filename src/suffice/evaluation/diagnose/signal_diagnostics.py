@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from suffice._version import VERSION
 from suffice.errors import SufficeWarning, UsageError, attempt
+from suffice.evaluation.diagnose.gains import gains, gains_table
 from suffice.evaluation.diagnose.signal_checks import Rows, separations, signal_flags
 from suffice.evaluation.settings import DiagnosisSettings
 from suffice.measures.measures import Measures
@@ -53,6 +54,7 @@ class Diagnostics(Tabular):
     model: str | None
     parts: Mapping[str, Mapping[str, Any]]
     signals: tuple[Mapping[str, Any], ...]
+    gains: Mapping[str, Any] | None
     skipped: Mapping[str, str]
     resamples: int = field(metadata={"json": "bootstrap"})
     seed: int
@@ -172,6 +174,7 @@ def diagnose(traces: TraceSet | Measures, settings: DiagnosisSettings | None = N
         model=None if (model := record.origin.run.get("model")) is None else str(model),
         parts=_parts(measures, names, chosen, settings.tune_split),
         signals=tuple(signals),
+        gains=gains(measures, names, resamples=settings.resamples, seed=settings.seed),
         skipped=skipped,
         resamples=settings.resamples,
         seed=settings.seed,
@@ -319,6 +322,8 @@ def signal_tables(diagnostics: Diagnostics) -> Iterator[Table]:
         yield Table(name="signals", title="This record defines no signal.")
         return
     yield _areas(diagnostics)
+    if diagnostics.gains is not None:
+        yield gains_table(diagnostics.gains)
     yield _distances(diagnostics)
     for part in diagnostics.parts:
         yield _by_round(diagnostics, part)
