@@ -18,7 +18,7 @@ from suffice.policies.registry import method_and_preset, nameable_methods, unfit
 from suffice.policies.rules.policy import Rule, rule_needs
 from suffice.signals.asking.whole_record import Asking
 from suffice.signals.known_signals import LLM_STOP, MALFORMED_ACTIONS, SIGNALS, SignalSpec, given_by
-from suffice.signals.signal_table import Lack, SignalTable, in_words, policy_lacks
+from suffice.signals.signal_table import Lack, SignalTable, policy_lacks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,6 @@ class LoopOutput:
     logprobs: bool = True
     encoder: bool = False
     reranker: bool = False
-    called: str = "this loop"
 
     @property
     def columns(self) -> frozenset[str]:
@@ -135,7 +134,7 @@ class LoopOutput:
         recorded = spec.recorded_only and _asking(spec) is None
         if not (columns or because or recorded):
             return None
-        return Lack(spec=spec, columns=columns, source=self.called, because=because, give=give)
+        return Lack(spec=spec, columns=columns, source="this loop", because=because, give=give)
 
     def _why(self, spec: SignalSpec, columns: tuple[str, ...]) -> tuple[str, str]:
         """Return a further reason for a missing signal, and what to type."""
@@ -173,9 +172,12 @@ def check_policy(policy: StopPolicy, output: LoopOutput) -> None:
 
 def not_recorded(settings: LoopSettings) -> str:
     """Return the signals whose inputs a recording with these settings lacks, and what to type, or nothing."""
-    output = LoopOutput(settings=settings, called="this recording")
-    lacks = map(output.lack, SIGNALS.values())
-    return in_words(lack for lack in lacks if lack is not None and lack.columns)
+    output, names = LoopOutput(settings=settings), dict[str, list[str]]()
+    for lack in map(output.lack, SIGNALS.values()):
+        if lack is not None and lack.columns:
+            names.setdefault(lack.give, []).append(lack.spec.name)
+    groups = (", ".join(of) + f" ({give})" * bool(give) for give, of in names.items())
+    return f"not recorded: {'; '.join(groups)}" if names else ""
 
 
 def has_confidence(policy: StopPolicy) -> bool:
