@@ -56,68 +56,49 @@ def side_by_side(work: Work[_Task, _Result], tasks: Iterable[_Task], *, concurre
     with ThreadPoolExecutor(1) as keeper, ThreadPoolExecutor(concurrency) as pool:
         # an interrupt while an executor starts its thread makes it forget the thread: start it now
         keeper.submit(int).result()
-        under_way = _UnderWay(work, iter(tasks), pool)
+        stop, pauses, waiting = threading.Event(), _Cuttable(), iter(tasks)
+        pending: dict[Future[_Result], _Task] = {}
+
+        def do(task: _Task) -> _Result:
+            _HERE.pauses = pauses
+            return work.do(task, stop)
+
+        def fill() -> None:
+            free = max(0, concurrency - len(pending))
+            for task in () if stop.is_set() else islice(waiting, free):
+                pending[pool.submit(do, task)] = task
+
+        def end(*, broken: bool) -> None:
+            """Wait for what runs and keep it: in the keeper's thread, behind a result that is being kept."""
+            stop.set()
+            pauses.cut()
+
+            def drain() -> None:
+                wait(pending)
+                work.keep(_finished(pending), broken=broken)
+
+            keeper.submit(drain).result()
+
         try:
-            under_way.fill(concurrency)
-            while under_way.pending:
-                ended, raised = under_way.wait()
+            fill()
+            while pending:
+                done, _ = wait(pending, return_when=FIRST_COMPLETED)
+                ended = {future: pending.pop(future) for future in done}
+                raised = [future for future in done if future.exception() is not None]
                 if not raised:
-                    under_way.fill(concurrency)
-                keeper.submit(work.keep, ended, broken=False).result()
+                    fill()
+                keeper.submit(work.keep, _finished(ended), broken=False).result()
                 for future in raised:
                     future.result()
                 work.report()
         except KeyboardInterrupt:
-            under_way.end()
-            # behind a result that may just be kept
-            keeper.submit(under_way.drain, broken=False).result()
+            end(broken=False)
             return True
         except BaseException:
-            under_way.end()
             with suppress(BackendError):  # a full disk; the first error is the one to tell
-                keeper.submit(under_way.drain, broken=True).result()
+                end(broken=True)
             raise
     return False
-
-
-class _UnderWay(Generic[_Task, _Result]):
-    """Running tasks, and tasks that wait for a worker."""
-
-    def __init__(
-        self, work: Work[_Task, _Result], waiting: Iterator[_Task], pool: ThreadPoolExecutor
-    ) -> None:
-        self._work = work
-        self._waiting = waiting
-        self._pool = pool
-        self.stop = threading.Event()
-        self._pauses = _Cuttable()
-        self.pending: dict[Future[_Result], _Task] = {}
-
-    def fill(self, concurrency: int) -> None:
-        """Start tasks until so many run, unless the work is to stop."""
-        count = max(0, concurrency - len(self.pending))
-        for task in () if self.stop.is_set() else islice(self._waiting, count):
-            self.pending[self._pool.submit(self._do, task)] = task
-
-    def _do(self, task: _Task) -> _Result:
-        _HERE.pauses = self._pauses
-        return self._work.do(task, self.stop)
-
-    def end(self) -> None:
-        """Start no more tasks and end all pauses."""
-        self.stop.set()
-        self._pauses.cut()
-
-    def wait(self) -> tuple[list[tuple[_Task, _Result]], list[Future[_Result]]]:
-        """Wait for tasks to end; return their results, and those that raised an error."""
-        done, _ = wait(self.pending, return_when=FIRST_COMPLETED)
-        ended = {future: self.pending.pop(future) for future in done}
-        return _finished(ended), [future for future in done if future.exception() is not None]
-
-    def drain(self, *, broken: bool) -> None:
-        """Wait for the running tasks and keep their results."""
-        wait(self.pending)
-        self._work.keep(_finished(self.pending), broken=broken)
 
 
 def _finished(ended: Mapping[Future[_Result], _Task]) -> list[tuple[_Task, _Result]]:
@@ -278,9 +259,3 @@ class CallTally:
         with self._lock:
             self.calls += 1
             self.failed += failed
-
-    @property
-    def none_answered(self) -> bool:
-        """Whether every call so far failed."""
-        with self._lock:
-            return self.calls == self.failed

@@ -265,19 +265,11 @@ class Charge:
 class Absence:
     """A case in which a signal is undefined.
 
-    Parameters
-    ----------
-    why
-        The reason in words, for the list of signals, a decision's reason and a fit's warning.
-    holds
-        Whether the case holds at the last round of a view. The signal is undefined there, and no earlier
-        case holds.
-    remedy
-        What to type or use; may be empty.
-    input
-        The missing input of a round, as in ``samples=...``, if the loop does not give it and so will hardly
-        give it later. Such a case may also be checked in a view where an earlier one holds. Empty: another
-        case.
+    ``why`` is the reason in words, for the list of signals, a decision's reason and a fit's warning.
+    ``holds`` says whether the case holds at the last round of a view. The signal is undefined there, and no
+    earlier case holds. ``remedy`` is what to type or use; may be empty. ``input`` is the missing input of a
+    round, as in ``samples=...``, if the loop does not give it and so will hardly give it later; empty:
+    another case. Such a case may also be checked in a view where an earlier one holds.
     """
 
     why: str
@@ -357,31 +349,17 @@ class Clusters:
 class LoopNeeds:
     """Inputs that a policy needs from a loop to decide as in replay.
 
-    Parameters
-    ----------
-    answers
-        Whether it reads the answers of rounds, or anything computed from them, before the loop ends.
-    tokens
-        Whether it reads the answer's tokens with their log-probabilities.
-    samples
-        Sampled answers per round; 0: none.
-    other_samples
-        The effect of another number of samples, in words; empty: no effect worth a word.
-    clusters
-        The required clustering of samples by meaning; ``None``: not required.
-    judge, verdicts
-        Whether it needs a judge's rating of each answer, and the model's own verdict on stopping.
-    filter
-        The filter of passages before the answering model; ``None``: no filter.
-    encoder
-        Whether it reads signals of an encoder; clusters need one as well.
-    pipeline
-        The default loop, if the user names none; empty: the usual one.
-    refusal
-        The reason, in words, why it cannot stop a loop; empty: it can.
-    returns
-        The returned answer of the rounds up to its stop, if the user does not choose one, in the words of
-        :meth:`suffice.scoring.AnswerChoice.parse`.
+    ``answers``: it reads the answers of rounds, or anything computed from them, before the loop ends.
+    ``tokens``: it reads the answer's tokens with their log-probabilities. ``samples`` is the number of
+    sampled answers per round (0: none), ``other_samples`` the effect of another number in words (empty: none
+    worth a word), ``clusters`` the required clustering of samples by meaning (``None``: not required).
+
+    ``judge``: it needs a judge's rating of each answer; ``verdicts``: the model's own verdict on stopping.
+    ``filter`` is the filter of passages before the answering model (``None``: none). ``encoder``: it reads
+    signals of an encoder; clusters need one as well. ``pipeline`` is the default loop, if the user names
+    none (empty: the usual one). ``refusal`` says in words why it cannot stop a loop (empty: it can).
+    ``returns`` is the returned answer of the rounds up to its stop, if the user does not choose one, in the
+    words of :meth:`suffice.scoring.AnswerChoice.parse`.
     """
 
     answers: bool = False
@@ -402,14 +380,8 @@ class LoopNeeds:
 class CoveragePromise:
     """A promise about how often a policy's answer sets hold the right answer.
 
-    Parameters
-    ----------
-    alpha
-        Greatest share of sets that may miss the right answer.
-    match
-        The test of a right answer.
-    shows_all
-        Whether each answer of a set represents equal answers only; clusters by meaning may hold others.
+    ``alpha`` is the greatest share of sets that may miss it, ``match`` the test of a right answer.
+    ``shows_all``: each answer of a set represents equal answers only; clusters by meaning may hold others.
     """
 
     alpha: float
@@ -421,30 +393,14 @@ class CoveragePromise:
 class Facts:
     """A policy's description of itself.
 
-    Parameters
-    ----------
-    name
-        Its name in results when it comes from a file; empty: its kind.
-    summary
-        Its decision in one line.
-    fitted_on
-        Its tuning data; empty: not fitted.
-    notes
-        Sentences that a reader must know.
-    promise
-        Its promise in one line; empty: none.
-    coverage
-        The promise in numbers, if it is about answer sets; ``None``: it is not.
-    guarantee
-        A proven promise, as in its file; empty: none.
-    max_rounds
-        The budget it was fitted for; ``None``: any.
-    earliest
-        The first round after which it may stop.
-    threshold
-        The confidence at which it stops; ``None``: it does not decide by a confidence.
-    loop
-        The loop of its calibration, as in a run document; empty: its promise does not depend on one.
+    ``name`` stands in results when it comes from a file (empty: its kind), ``summary`` is its decision in
+    one line, ``fitted_on`` its tuning data (empty: not fitted), ``notes`` are sentences that a reader must
+    know. ``promise`` is its promise in one line (empty: none), ``coverage`` the promise in numbers, if it is
+    about answer sets, ``guarantee`` a proven promise, as in its file (empty: none).
+
+    ``max_rounds`` is the budget it was fitted for (``None``: any), ``earliest`` the first round after which
+    it may stop, ``threshold`` the confidence at which it stops (``None``: it does not decide by one).
+    ``loop`` is that of its calibration, as in a run document; empty: its promise does not depend on one.
     """
 
     name: str = ""
@@ -616,21 +572,11 @@ class Retention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedSets:
-    """Answer sets of recorded questions at their stop rounds, and whether they hold the right answer.
+    """Answer sets of recorded questions at their stop rounds, one each.
 
-    Parameters
-    ----------
-    sets
-        One per question.
-    covered
-        Whether the set holds the right answer, for labeled questions only; ``None``: no labels.
-    objective
-        The objective of fitting, over labeled questions; ``None``: no labels.
-    retention
-        Effect of the policy's passage filter on the recorded passages; ``None``: no filter, or no replay of
-        it.
-    notes
-        Sentences that a reader must know about these sets.
+    ``covered`` says whether a set holds the right answer, and ``objective`` is that of fitting, both for
+    labeled questions only (``None``: no labels). ``retention`` is the effect of the policy's passage filter
+    on the recorded passages (``None``: no filter, or no replay of it); ``notes`` must be known to readers.
     """
 
     sets: tuple[AnswerSet, ...]

@@ -128,18 +128,10 @@ class DataError(SufficeError, ValueError):
         row: int | None = None,
         column: str | None = None,
     ) -> None:
-        self.message = message
-        self.file = file
-        self.row = row
-        self.column = column
-        places = [
-            text
-            for text in (
-                file,
-                None if row is None else f"row {row}",
-                None if column is None else f"column {column}",
-            )
-            if text is not None
+        self.message, self.file, self.row, self.column = message, file, row, column
+        places = [] if file is None else [file]
+        places += [
+            f"{name} {at}" for name, at in (("row", row), ("column", column)) if at is not None
         ]
         super().__init__(f"{', '.join(places)}: {message}" if places else message)
 
@@ -252,13 +244,7 @@ def attempt(compute: Callable[[], Found]) -> tuple[Found | None, str | None]:
 
 
 def all_of(*computes: Callable[[], Any]) -> list[Any]:
-    """Return what each function gives, or raise all their refusals as one.
-
-    Raises
-    ------
-    UsageError
-        Joining the reasons.
-    """
+    """Return what each function gives, or raise all their refusals as one UsageError."""
     attempts = [attempt(compute) for compute in computes]
     reasons = dict.fromkeys(reason for _, reason in attempts if reason is not None)
     if reasons:

@@ -25,9 +25,8 @@ class Option:
     metavar: str | None = None
     name: str | None = None  # without dashes; None: the field's name
     choices: tuple[str, ...] | None = None  # allowed texts; None: those that the type lists
-    parse: Callable[[str], Any] | None = (
-        None  # may raise ValueError or UsageError; None: by the type
-    )
+    # may raise ValueError or UsageError; None: by the type
+    parse: Callable[[str], Any] | None = None
     at_least: int | None = None
     repeats: bool = False  # a tuple is given one value at a time
     several: bool = False  # a tuple is given by all the values that follow

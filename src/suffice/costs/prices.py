@@ -113,7 +113,6 @@ class Prices:
 
     @property
     def summary(self) -> str:
-        """The prices in words."""
         text = (
             f"USD per million tokens: input {self.input:g}, cached {self.cached:g}, "
             f"output {self.output:g}"
@@ -150,21 +149,10 @@ def parse_prices(text: str) -> Prices:
 def prices_of(model: str, provider: str | None = None, *, on: date | None = None) -> Prices:
     """Return a model's prices from the list of the package ``genai-prices``, without a download.
 
-    Parameters
-    ----------
-    model
-        A name in the list, perhaps with its provider before a colon: ``openai:gpt-5-mini``.
-    provider
-        The provider's name in the list; ``None``: the one that the model's name suggests.
-    on
-        The day of the prices (default: today). If they change within a day, those of noon, UTC.
-
-    Raises
-    ------
-    MissingExtra
-        If the package is not installed.
-    UsageError
-        If the list has no such model (with similar names), or no prices per token for it.
+    ``model`` is a name in the list, perhaps with its provider before a colon: ``openai:gpt-5-mini``. Else
+    the name suggests the ``provider``. ``on`` is the day of the prices (default: today); if they change
+    within it, those of noon, UTC. A model that is not in the list, or has no prices per token, is a
+    UsageError.
     """
     listed = require("genai_prices", extra="prices", purpose="prices by a model's name")
     snapshot = require("genai_prices.data_snapshot", extra="prices", purpose="a price list")
@@ -250,7 +238,6 @@ class EnergyModel(Tariff):
 
     @property
     def summary(self) -> str:
-        """The constants in words."""
         text = (
             f"{self.prompt:g} J a prompt token, {self.cached:g} J a cached one, "
             f"{self.completion:g} J a completion token"

@@ -90,7 +90,6 @@ class RecordedUsage:
 
     @property
     def source(self) -> str:
-        """The record's source."""
         return self.traces.origin.source
 
     def column(self, name: str) -> _Array:
@@ -521,7 +520,6 @@ differ in. Over a fixed ranking every fixed-k is one call, and a frontier at cal
 
 
 def find_cost(name: str) -> Cost:
-    """Return the cost with that name."""
     if name not in COSTS:
         raise UsageError(unknown_name("cost", name, COSTS))
     return COSTS[name]

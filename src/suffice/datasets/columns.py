@@ -176,7 +176,6 @@ class Layout:
 
 
 def read_columns(path: Path, layout: Layout) -> tuple[QuestionRecord, ...]:
-    """Return the records of a file whose columns have the roles in ``layout.columns``."""
     broken: list[DataError] = []
     return read_table(open_table(path, broken), layout, broken)
 
@@ -459,7 +458,6 @@ def _by_round(
 
 
 def _record(rows: dict[int, _Line]) -> QuestionRecord:
-    """Return a question from its rows by round."""
     lines = tuple(rows.values())
     shared = _agreed(lines)
     closed = rows.pop(0, None)

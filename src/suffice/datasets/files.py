@@ -50,7 +50,6 @@ class Row:
     place: str = ""
 
     def error(self, message: str, column: str | None = None) -> DataError:
-        """Return an error that names file, row and column."""
         named = ".".join(part for part in (self.place, column) if part)
         return DataError(message, file=self.file, row=self.number, column=named or None)
 
@@ -225,7 +224,6 @@ class FileTable:
 
     @classmethod
     def of(cls, path: Path, rows: Iterable[Row]) -> FileTable:
-        """Make a table of rows that are in memory already."""
         held = list(rows)
         names = tuple(dict.fromkeys(name for row in held for name in row.values))
         return cls(str(path), names, lambda _: iter(held))
@@ -341,7 +339,6 @@ def parse_column_map(
 
 
 def check_roles(roles: Iterable[str], allowed: Sequence[str], *, free: str | None = None) -> None:
-    """Refuse roles that no column can have."""
     for role in roles:
         if role not in allowed and not (free and role.startswith(free) and role != free):
             known = ", ".join(allowed) + (f", {free}NAME" if free else "")

@@ -88,7 +88,6 @@ class Region:
     groups: Mapping[str, tuple[Entity, ...]]
 
     def entity(self, key: str) -> Entity:
-        """Return the entity with this key."""
         return self.groups[kind_of(key)][int(key.rsplit("-", 1)[1][1:])]
 
 

@@ -236,7 +236,6 @@ def load(
     seed: int = 42,
     columns: Mapping[str, str] | None = None,
 ) -> tuple[Example, ...]:
-    """Read or generate a data set."""
     dataset_name(name)
     if limit is not None and limit < 1:
         raise UsageError(f"limit must be at least 1, found {limit}")

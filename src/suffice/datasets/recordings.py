@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -54,13 +54,11 @@ def _seen(names: Mapping[str, Any]) -> str:
 
 
 # --- FlashRAG ---------------------------------------------------------------------------------------
-def flashrag_table(path: Path) -> FileTable:
-    """Read ``intermediate_data.json`` of an iterative pipeline; iteration 0 is round 1."""
-    return FileTable.of(path, (part for row in json_documents(path) for part in _iterations(row)))
-
-
 def _iterations(row: Row) -> Iterator[Row]:
-    """Return the rounds; each query is what the pipeline sends: the question, later with the last answer."""
+    """Return the rounds of a question in ``intermediate_data.json``; iteration 0 is round 1.
+
+    Each query is what the pipeline sends: the question, later with the last answer.
+    """
     output = row.inside("output", row.values.get("output"))
     total = next(n for n in count() if f"pred_iter_{n}" not in output.values)
     if not total or total < sum(name.startswith("pred_iter_") for name in output.values):
@@ -108,8 +106,8 @@ def _documents(output: Row, name: str) -> dict[str, dict[str, Any]]:
 
 
 # --- LoopGain ---------------------------------------------------------------------------------------
-def loopgain_table(path: Path) -> FileTable:
-    """Read loopgain-bench trials under the largest fixed budget (B20), which nothing stopped.
+def _trials(path: Path) -> Iterator[Row]:
+    """Return the rounds of loopgain-bench trials under the largest fixed budget (B20), which nothing stopped.
 
     Only the last round has an answer. Signal ``error`` is the loop's own. The score is 1 - error if the
     file's errors lie in [0, 1]; else it is 1 once the cell's target is reached, and 0 before.
@@ -123,27 +121,19 @@ def loopgain_table(path: Path) -> FileTable:
     stated = header.get("cell")
     target = stated.get("target_error") if isinstance(stated, dict) else None
     reached = float(target) if isinstance(target, int | float) else 0.0
-    return FileTable.of(
-        path,
-        (
-            Row(
-                row.file,
-                row.number,
-                {
-                    "question_id": row.required("trial_id"),
-                    "question": row.text("prompt", default=""),
-                    "question_type": row.text("loop_type", default="") or None,
-                    "round": at,
-                    "answer": None if output is None or at < len(errors) else str(output),
-                    "llm_calls": 1,
-                    "signals": {"error": error},
-                    "score": 1.0 - error if shares else float(error <= reached),
-                },
-            )
-            for row, output, errors in trials
-            for at, error in enumerate(errors, start=1)
-        ),
-    )
+    for row, output, errors in trials:
+        for at, error in enumerate(errors, start=1):
+            values = {
+                "question_id": row.required("trial_id"),
+                "question": row.text("prompt", default=""),
+                "question_type": row.text("loop_type", default="") or None,
+                "round": at,
+                "answer": None if output is None or at < len(errors) else str(output),
+                "llm_calls": 1,
+                "signals": {"error": error},
+                "score": 1.0 - error if shares else float(error <= reached),
+            }
+            yield Row(row.file, row.number, values)
 
 
 def _budget(row: Row) -> tuple[Any, list[float]]:
@@ -185,11 +175,13 @@ FORMATS: Mapping[str, Format] = {
         meaning="JSON lines, JSON, CSV or Parquet with one row per question and round, by --columns",
     ),
     "flashrag": Format(
-        read=lambda path, layout: read_table(flashrag_table(path), layout),
+        read=lambda path, layout: read_table(
+            FileTable.of(path, chain.from_iterable(map(_iterations, json_documents(path)))), layout
+        ),
         meaning="intermediate_data.json of an iterative pipeline",
     ),
     "loopgain": Format(
-        read=lambda path, layout: read_table(loopgain_table(path), layout),
+        read=lambda path, layout: read_table(FileTable.of(path, _trials(path)), layout),
         meaning="JSON lines of loopgain-bench",
         note="score: 1 - error where a file's errors lie in 0 to 1, else whether the target was reached; "
         "where the loop computed its error from a label, no live loop has the signal",

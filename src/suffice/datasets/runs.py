@@ -305,9 +305,7 @@ def _records(row: Row) -> Iterator[QuestionRecord]:
             f"is no trajectory of {_MAJOR}x: its schema_version is {version!r:.40}",
             "schema_version",
         )
-    asked: list[
-        tuple[list[str], list[Row]]
-    ] = []  # the user's messages, the steps made from there on
+    asked: list[tuple[list[str], list[Row]]] = []  # messages of the user, and the steps after them
     for number, values in enumerate(row.objects("steps")):
         step = row.inside(f"steps[{number}]", values)
         source = values.get("source")

@@ -203,29 +203,13 @@ def redact_traces(
     """Write a record again without its texts: names or hashes in their place, all signals stored.
 
     Signals, scores and costs are the same on the copy, with ``metric="score"``. Methods that read texts or
-    tokens (Stop-RAG's network on text, signals that ask a model) need the original record.
+    tokens (Stop-RAG's network on text, signals that ask a model) need the original record. ``source``,
+    ``out`` and ``skip_invalid`` as for :func:`suffice.trace.rounds.derive.split_traces`.
 
-    Parameters
-    ----------
-    source
-        A Parquet file or a directory of them; left as it is.
-    out
-        A ``.parquet`` file or a directory, neither of which may be there yet.
-    texts
-        ``hashes``: equal texts have equal names over the whole copy, by a key that is thrown away;
-        ``no-texts``: within a question only, and no gold answers, so that ``score`` alone is left of them.
-    score
-        The metric of an answer against its gold answers, for the column ``score`` if the record has no
-        score of its own.
-    skip_invalid
-        Leave out invalid files and questions.
-
-    Raises
-    ------
-    DataError
-        For an invalid trace set.
-    UsageError
-        For a place that exists already.
+    ``texts`` ``hashes``: equal texts have equal names over the whole copy, by a key that is thrown away;
+    ``no-texts``: within a question only, and no gold answers, so that ``score`` alone is left of them.
+    ``score`` is the metric of an answer against its gold answers, for the column of that name if the record
+    has no score of its own.
     """
     if texts not in get_args(Redacted) or score not in _SCORES:
         raise UsageError(

@@ -264,7 +264,7 @@ class Endpoint:
     def _enough(self, state: Any) -> bool:
         """Say whether all attempts are used; fewer are allowed before any answer, for a wrong URL."""
         retries = self._settings.max_retries
-        if state.outcome.exception().nobody and self.tally.none_answered:
+        if state.outcome.exception().nobody and self.tally.calls == self.tally.failed:
             soon = state.seconds_since_start < 10 * self._settings.first_pause_s
             retries = retries if soon else min(retries, _RETRIES_OF_NOBODY)
         return bool(state.attempt_number > retries)

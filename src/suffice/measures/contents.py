@@ -117,19 +117,9 @@ class Contents(Tabular):
 
 
 def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
-    """Return what the record at ``path`` holds.
+    """Return what the record at ``path``, a Parquet file or a directory of them, holds.
 
-    Parameters
-    ----------
-    path
-        A Parquet file or a directory of them.
-    skip_invalid
-        Leave out invalid files and questions; the notes count them.
-
-    Raises
-    ------
-    DataError
-        For an invalid trace set.
+    An invalid trace set is a DataError; with ``skip_invalid`` the notes count what was left out.
     """
     source = inspect_traces(path, keep_unknown=True)
     traces = source.valid(skip_invalid=skip_invalid)

@@ -76,7 +76,6 @@ class CostAxis:
 
     @property
     def per_question(self) -> str:
-        """Return its name on an axis."""
         return f"{self.label} per question{f', {self.unit}' if self.unit else ''}"
 
     @property

@@ -175,7 +175,6 @@ class Measures:
     # --- what scores are compared by -------------------------------------------------------------
     @property
     def metric(self) -> Metric:
-        """Return the metric that compares policies."""
         return self._metric or METRICS["f1"]
 
     @property
@@ -261,7 +260,6 @@ class Measures:
 
     # --- parts ---------------------------------------------------------------------------------
     def only_split(self, name: str) -> Measures:
-        """Return the measures of one split's questions."""
         if name not in self._splits:
             self._splits[name] = self._part(
                 self.traces.only_split(name), self.traces.in_split(name)
@@ -303,7 +301,6 @@ class Measures:
         return ScoreColumn(name, kind, self.metric.agreement)
 
     def scores(self, f1_kind: F1Kind = "hotpotqa") -> Outcomes:
-        """Return the scores of every recorded answer."""
         if f1_kind not in self._scores:
             names: tuple[ScoreName, ...] = ("em", "f1", "acc")
             keys = [self._scored(name, f1_kind) for name in names]
@@ -412,13 +409,10 @@ class Measures:
         for known, book in self._books:
             if known == (model, choosing):
                 return book
-        lengths = None if self.kept is None else self._lengths
+        lengths = None if self.kept is None else lambda name: self._local([lengths_of(name)])[0]
         book = CostBook(self.traces, model, choosing, lengths)
         self._books.append(((model, choosing), book))
         return book
-
-    def _lengths(self, column: str) -> Array:
-        return self._local([lengths_of(column)])[0]
 
     def wanted_rounds(self, policy: StopPolicy) -> NDArray[np.int16]:
         """Return the round at which the policy would stop, recorded or not, (n_questions,)."""

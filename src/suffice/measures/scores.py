@@ -37,7 +37,6 @@ class Outcomes:
         return scores
 
     def take(self, rows: NDArray[np.bool_]) -> Outcomes:
-        """Return the scores of some of the questions."""
         em, f1, acc = (values[rows] for values in (self.em, self.f1, self.acc))
         return replace(self, em=em, f1=f1, acc=acc, labelled=self.labelled[rows])
 
@@ -241,7 +240,6 @@ class MeasuredShard:
     by_full_budget: bool = False
 
     def __call__(self, traces: TraceSet) -> list[Array]:
-        """Return the columns in the order of the keys."""
         if self.by_full_budget:
             traces = traces.labelled_by_full_budget()
         return measured_columns(traces, self.keys)

@@ -90,12 +90,10 @@ class Seen:
 
     @property
     def cut(self) -> NDArray[np.bool_]:
-        """Say which questions were cut."""
         return self.unseen | self.stood_for
 
     @property
     def n_cut(self) -> int:
-        """Return the number of cut questions."""
         return sum(self.causes.values())
 
     def stops(self, wanted: Stops) -> Stops:
@@ -111,7 +109,6 @@ class Seen:
         return np.asarray(self.unseen & (stops > self.last) & (self.weights(stops) > 0))
 
     def weighing(self, stops: Stops) -> Weighing:
-        """Return the weights of an estimate at these stops."""
         weights = self.weights(stops)
         past = self.explored & (stops > self.until)
         total = float(weights.sum())
@@ -381,7 +378,6 @@ def record_banners(traces: TraceSet) -> tuple[str, ...]:
 
 
 def _several_loops(traces: TraceSet) -> tuple[str, ...]:
-    """Say that the record holds questions of different loops."""
     if not (loops := traces.origin.loops):
         return ()
     names = [difference.entry for difference in loops]

@@ -47,7 +47,6 @@ class Shard:
     origin: TraceSetOrigin
 
     def traces(self) -> TraceSet:
-        """Return the questions."""
         table = LazyTable([self.span], self.rows)
         none = table.taken(np.arange(0))
         return TraceSet(table=table, closed_book=none, origin=self.origin, known_starts=self.starts)
@@ -105,7 +104,6 @@ class Workers(Executor):
         self._pool: ProcessPoolExecutor | None = None
 
     def submit(self, fn: Callable[..., _Given], /, *args: Any, **kwargs: Any) -> Future[_Given]:
-        """Run the function in one of the processes."""
         if self._pool is None:
             self._pool = ProcessPoolExecutor(
                 self.count, mp_context=get_context("spawn"), initializer=self._initializer
@@ -113,7 +111,6 @@ class Workers(Executor):
         return self._pool.submit(fn, *args, **kwargs)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
-        """End the processes."""
         if self._pool is not None:
             self._pool.shutdown(wait=wait, cancel_futures=cancel_futures)
             self._pool = None
@@ -232,7 +229,6 @@ class Kept:
             return
 
     def _files(self, key: str) -> Iterator[Path]:
-        """Return the places where a column may be."""
         stamp = hashlib.sha256(f"{self._stamp} {key}".encode()).hexdigest()[:16]
         return (folder / f"{key}-{stamp}.parquet" for folder in self.folders)
 

@@ -32,32 +32,37 @@ Reported = Annotated[
 ]
 
 
+class AnswerParts(TypedDict, total=False):
+    """What came with an answer."""
+
+    response: Annotated[str | None, Field(description="the whole reply that the answer is part of")]
+    answer_starts: Annotated[int | None, Field(description="where the answer begins in response")]
+    logprobs: Reported
+    tokens: Reported
+    usage: Reported
+    samples: Annotated[list[str] | None, Field(description="answers sampled in this round")]
+    sample_clusters: Annotated[
+        list[int] | None, Field(description="which samples mean the same, a number each")
+    ]
+    verbalized_confidence: Annotated[
+        float | None, Field(description="the model's own confidence, from 0 to 1")
+    ]
+
+
 @with_config(extra="forbid", strict=True)
-class ObservedRound(TypedDict, total=False):
+class ObservedRound(AnswerParts, total=False):
     """A round in parts, as ``observe`` takes them, or whole, as a record holds it."""
 
     finished: Annotated[dict[str, Any], Field(description="the round as a record holds it")]
     answer: Annotated[str | None, Field(description="the answer drafted in this round")]
-    response: Annotated[str | None, Field(description="the whole reply that the answer is part of")]
-    answer_starts: Annotated[int | None, Field(description="where the answer begins in response")]
     query: Annotated[str | None, Field(description="what was sent to the retriever")]
     action: Annotated[str | None, Field(description="what the loop did")]
     intermediate_answer: Annotated[str | None, Field(description="the answer to a sub-question")]
     passages: Annotated[
         list[Any] | None, Field(description="texts or documents, in rank order, new or found again")
     ]
-    logprobs: Reported
-    tokens: Reported
-    usage: Reported
     answer_usage: Reported
-    samples: Annotated[list[str] | None, Field(description="answers sampled in this round")]
-    sample_clusters: Annotated[
-        list[int] | None, Field(description="which samples mean the same, a number each")
-    ]
     candidate_scores: Annotated[list[Number] | None, Field(description="scores of candidates")]
-    verbalized_confidence: Annotated[
-        float | None, Field(description="the model's own confidence, from 0 to 1")
-    ]
     signals: Annotated[
         dict[str, Number | None], Field(description="signals of your own; null: undefined")
     ]

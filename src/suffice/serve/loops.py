@@ -16,13 +16,13 @@ from typing import Annotated, Required
 
 from fastapi import APIRouter
 from fastapi.concurrency import run_in_threadpool
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, with_config
 from pydantic_core import to_json
 
 from suffice.errors import DataError
 from suffice.live.answering import Tokens
 from suffice.live.loop import Loop
-from suffice.serve.decisions import Decided, ObservedRound, Reported, observed, told_of
+from suffice.serve.decisions import AnswerParts, Decided, ObservedRound, observed, told_of
 from suffice.serve.guard import Body, Refusal, too_many
 from suffice.serve.service import Served, Service
 from suffice.serve.under_way import QuestionEnded, RoundEnded
@@ -90,18 +90,11 @@ class RoundReply(Decided):
     done: bool
 
 
-class AnswerRequest(Body, json_schema_extra={"example": {"answer": "Skien"}}):
+@with_config(json_schema_extra={"example": {"answer": "Skien"}}, extra="forbid", strict=True)
+class AnswerRequest(AnswerParts):
     """The answer of a loop at its end."""
 
-    answer: str
-    response: str | None = None
-    answer_starts: int | None = None
-    samples: list[str] | None = None
-    sample_clusters: list[int] | None = None
-    verbalized_confidence: float | None = None
-    logprobs: Reported = None
-    tokens: Reported = None
-    usage: Reported = None
+    answer: Required[str]
 
 
 class EndRequest(Body):
@@ -269,7 +262,7 @@ class Loops:
         with self._held(id) as session:
             loop = session.open()
             self._grow(session, to_json(body))
-            loop.answered(body.answer, **body.model_dump(exclude={"answer"}, exclude_unset=True))
+            loop.answered(**body)
             return session.state()
 
     def end(self, id: str, body: EndRequest) -> LoopState:  # noqa: A002
@@ -359,7 +352,6 @@ class Loops:
 
     # --- ends --------------------------------------------------------------------------------------
     def _end(self, session: _Session, error: Exception | None) -> None:
-        """End a held loop and keep its state."""
         loop = session.open()
         loop.end(error, mend=False)
         session.over = session.state().model_copy(update={"ended": True})
@@ -385,7 +377,6 @@ class Loops:
         self._service.tell(ended)
 
     def sweep(self) -> None:
-        """End idle loops."""
         idle_s = self._limits.idle_s
         while True:
             with self._lock:

@@ -20,7 +20,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from suffice._optional import require
 from suffice.live.privacy import Privacy
 from suffice.serve.service import Service
-from suffice.serve.under_way import QuestionEnded
+from suffice.serve.under_way import RECORDED, QuestionEnded
 from suffice.trace.export import OPERATION, agent_attributes, steps_of
 from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Round
 
@@ -149,7 +149,7 @@ class Spans:
             record = QuestionRecord(
                 question=question if veiled is None else veiled.question,
                 rounds=tuple(rounds),
-                stopped_by=ended.recorded_as,
+                stopped_by=RECORDED.get(ended.stopped_by),
                 policy_hash=ended.policy_hash,
             )
             root.set_attributes(agent_attributes(record))

@@ -143,7 +143,6 @@ class Service:
 
     @property
     def failing(self) -> bool:
-        """Whether the last write to a record failed."""
         return any(watch.failing for watch in self._watches)
 
     @property

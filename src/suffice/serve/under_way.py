@@ -61,11 +61,6 @@ class QuestionEnded:
         """The failure; empty: there is none."""
         return self.reason if self.stopped_by in ("error", "gone", "refused") else ""
 
-    @property
-    def recorded_as(self) -> StoppedBy | None:
-        """The end as a record states it; ``None``: the question goes on."""
-        return _RECORDED.get(self.stopped_by)
-
 
 class Observer(Protocol):
     """Hears of every ended question, from any thread; must be quick and not fail."""
@@ -73,11 +68,12 @@ class Observer(Protocol):
     def on(self, ended: QuestionEnded) -> None: ...
 
 
-_RECORDED: Mapping[str, StoppedBy] = {
+RECORDED: Mapping[str, StoppedBy] = {
     **{known: known for known in STOPPED_BY},
     "gone": "user",
     "refused": "error",
 }
+"""The end as a record states it; none for a question that goes on."""
 HUNG_UP = 499
 _HUNG_UP = "the client hung up"
 _QUIET_S = 10.0  # between signs of life
@@ -300,4 +296,4 @@ class UnderWay:
         )
         self.service.tell(ended)
         last = rounds[-1] if answered is not None and len(rounds) == len(observed) else None
-        self.watched.concluded(last, _RECORDED[stopped_by], reason)
+        self.watched.concluded(last, RECORDED[stopped_by], reason)

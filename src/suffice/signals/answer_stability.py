@@ -159,14 +159,12 @@ _NOTHING_NEW = Absence(
     "record with --corpus pooled, or use answer_repeats, which is defined there",
 )
 ANSWER_STABLE = share(
-    name="answer_stable",
     summary="1 if the answer equals the previous one",
     columns=answer_stable,
     undefined=(_NO_EARLIER, _NOTHING_NEW),
     binary=True,
 )
 ANSWER_STABLE_PUBLISHED = share(
-    name="answer_stable_published",
     summary="1 if the answer equals the previous one, by the published code's comparison",
     columns=answer_stable_published,
     undefined=(_NO_EARLIER,),
@@ -174,7 +172,6 @@ ANSWER_STABLE_PUBLISHED = share(
     variant_of="answer_stable",
 )
 ANSWER_REPEATS = share(
-    name="answer_repeats",
     summary="1 if the answer equals the previous one, even without new passages",
     columns=answer_repeats,
     undefined=(_NO_EARLIER,),
@@ -185,13 +182,11 @@ _EMPTY = Absence(
     "the answer holds no word to compare", lambda view: not answer_form(view.current.answer_text)
 )
 VOTE_SHARE = share(
-    name="vote_share",
     summary="share of the answers so far that equal this one",
     columns=vote_share,
     undefined=(_EMPTY,),
 )
 BACKTRACKING = SignalSpec(
-    name="backtracking",
     summary="how often so far an answer came back that another had replaced",
     low=0.0,
     direction="low",
@@ -199,13 +194,11 @@ BACKTRACKING = SignalSpec(
     undefined=(_EMPTY,),
 )
 ANSWER_SIMILARITY_F1 = share(
-    name="answer_similarity_f1",
     summary="similarity of the answer and the previous one, word by word",
     columns=answer_similarity_f1,
     undefined=(_NO_EARLIER, _NOTHING_NEW),
 )
 ANSWER_SIMILARITY_SEQ = share(
-    name="answer_similarity_seq",
     summary="similarity of the answer and the previous one, letter by letter",
     columns=answer_similarity_seq,
     undefined=(_NO_EARLIER, _NOTHING_NEW),

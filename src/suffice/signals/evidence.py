@@ -358,7 +358,6 @@ _NOT_COMPARED = (
     Absence("the passages hold no word", lambda _: True),
 )
 OVERLAP = share(
-    name="overlap",
     summary="share of words that new and earlier passages have in common",
     needs=("passages",),
     answers=False,
@@ -366,7 +365,6 @@ OVERLAP = share(
     undefined=_NOT_COMPARED,
 )
 OVERLAP_IDF = share(
-    name="overlap_idf",
     summary="share of words that new and earlier passages have in common, weighted by rarity",
     needs=("passages",),
     answers=False,
@@ -378,7 +376,6 @@ _UNREAD = Absence(
     lambda _: True,
 )
 ANSWER_IN_EVIDENCE = share(
-    name="answer_in_evidence",
     summary="1 if a passage contains the answer's words in order",
     needs=("passages",),
     columns=answer_in_evidence,
@@ -392,7 +389,6 @@ ANSWER_IN_EVIDENCE = share(
     binary=True,
 )
 ANSWER_IN_EVIDENCE_PUBLISHED = share(
-    name="answer_in_evidence_published",
     summary="1 if the passages contain the answer letter by letter, as published",
     needs=("passages",),
     columns=answer_in_evidence_published,
@@ -401,7 +397,6 @@ ANSWER_IN_EVIDENCE_PUBLISHED = share(
     variant_of="answer_in_evidence",
 )
 NEW_PASSAGES = share(
-    name="new_passages",
     summary="share of the round's passages that are new",
     needs=("passages",),
     reads=("refound",),
@@ -417,7 +412,6 @@ NEW_PASSAGES = share(
     ),
 )
 QUERY_REPEATS = share(
-    name="query_repeats",
     summary="1 if an earlier round sent the same query",
     needs=("query",),
     answers=False,

@@ -67,9 +67,12 @@ class WithSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalSpec:
-    """Declare a signal: its name and meaning, what it needs, its range, and how it is computed."""
+    """Declare a signal: what it means and needs, its range, and how it is computed.
 
-    name: str
+    Without a ``name`` it is called like the function of its ``columns``.
+    """
+
+    name: str = ""
     summary: str
     needs: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
@@ -89,6 +92,8 @@ class SignalSpec:
     of: SignalSpec | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        if not self.name:
+            object.__setattr__(self, "name", getattr(self.columns, "__name__", ""))
         if self.columns is not None and self.compute is not None:
             raise UsageError(f"signal {self.name!r} has two definitions; give columns or compute")
 

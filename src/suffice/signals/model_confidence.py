@@ -259,7 +259,6 @@ _of_tokens = partial(
     instead="self_consistency (from samples)",
 )
 ANSWER_TOKEN_MARGIN = _of_tokens(
-    name="answer_token_margin",
     summary="log-probability of the answer's first token minus the runner-up's, in nats",
     columns=answer_token_margin,
     undefined=_NO_MARGIN,
@@ -269,21 +268,18 @@ MARGIN_P10 = _aggregate("margin_p10", "the 10th percentile")
 MARGIN_MEAN = _aggregate("margin_mean", "their mean")
 MARGIN_MEDIAN = _aggregate("margin_median", "their median")
 TOKEN_PROBABILITY = _of_tokens(
-    name="token_probability",
     summary="mean probability of the generated tokens",
     high=1.0,
     columns=token_probability,
     undefined=(_NO_TOKENS,),
 )
 ANSWER_LIKELIHOOD = _of_tokens(
-    name="answer_likelihood",
     summary="geometric mean of the generated tokens' probabilities",
     high=1.0,
     columns=answer_likelihood,
     undefined=(_NO_TOKENS, Absence("nothing was generated", lambda _: True)),
 )
 VERBALIZED_CONFIDENCE = SignalSpec(
-    name="verbalized_confidence",
     summary="the model's own rating of its answer, 1 to 5",
     needs=("verbalized_confidence",),
     low=1.0,

@@ -105,13 +105,11 @@ def _no_scores(view: LoopView) -> bool:
 _of_scores = partial(SignalSpec, needs=("candidate_scores",), answers=False, low=0.0)
 _NO_SCORES = Absence("no candidate scores were recorded", _no_scores)
 RETRIEVAL_Z = _of_scores(
-    name="retrieval_z",
     summary="best candidate score above the mean, in standard deviations",
     columns=retrieval_z,
     undefined=(_NO_SCORES,),
 )
 RETRIEVAL_Z_ROBUST = _of_scores(
-    name="retrieval_z_robust",
     summary="best candidate score above the median, in interquartile ranges",
     columns=retrieval_z_robust,
     undefined=(
@@ -120,7 +118,6 @@ RETRIEVAL_Z_ROBUST = _of_scores(
     ),
 )
 RETRIEVAL_GAP = _of_scores(
-    name="retrieval_gap",
     summary="best candidate score minus the second best",
     columns=retrieval_gap,
     undefined=(_NO_SCORES, Absence("there is only one candidate score", lambda _: True)),
@@ -280,22 +277,14 @@ _reranked = partial(
         Absence("no passage was found", lambda _: True),
     ),
 )
-RERANK_TOP_SCORE = _reranked(
-    name="rerank_top_score", summary="highest raw reranker score so far", columns=rerank_top_score
-)
-RERANK_MEAN = _reranked(
-    name="rerank_mean", summary="mean of the raw reranker scores", columns=rerank_mean
-)
+RERANK_TOP_SCORE = _reranked(summary="highest raw reranker score so far", columns=rerank_top_score)
+RERANK_MEAN = _reranked(summary="mean of the raw reranker scores", columns=rerank_mean)
 RERANK_VARIANCE = _reranked(
-    name="rerank_variance",
     summary="variance of the reranker's scores, normalized",
     low=0.0,
     high=0.25,
     columns=rerank_variance,
 )
 RERANK_VARIANCE_RAW = _reranked(
-    name="rerank_variance_raw",
-    summary="variance of the raw reranker scores",
-    low=0.0,
-    columns=rerank_variance_raw,
+    summary="variance of the raw reranker scores", low=0.0, columns=rerank_variance_raw
 )

@@ -208,20 +208,17 @@ sample_signal: partial[SignalSpec] = partial(
     instead="answer_token_margin (from tokens)",
 )
 SELF_CONSISTENCY = sample_signal(
-    name="self_consistency",
     summary="share of samples with the most frequent answer",
     columns=self_consistency,
     undefined=(NO_SAMPLES,),
 )
 NORMALIZED_ENTROPY = sample_signal(
-    name="normalized_entropy",
     summary="disagreement of the sampled answers: normalized entropy, 0 if all agree",
     direction="low",
     columns=normalized_entropy,
     undefined=_NO_ANSWERS,
 )
 TOP_CLUSTER_CONFIDENCE = sample_signal(
-    name="top_cluster_confidence",
     summary="share of samples in the largest cluster of equal meaning",
     columns=top_cluster_confidence,
     undefined=_NO_ANSWERS,
@@ -280,7 +277,6 @@ def candidate_agreement(rounds: RoundColumns) -> Array:
 
 
 CANDIDATE_AGREEMENT = sample_signal(
-    name="candidate_agreement",
     summary="share of words that all samples (or candidate steps) have in common",
     columns=candidate_agreement,
     undefined=(NO_SAMPLES,),
@@ -378,7 +374,6 @@ def contradiction(rounds: RoundColumns) -> Array:
 
 
 CONTRADICTION = share(
-    name="contradiction",
     summary="1 if the new answer contradicts the previous one (or a candidate step the plan)",
     columns=contradiction,
     undefined=(Absence("the answer or the previous one is empty", lambda _: True),),

@@ -185,7 +185,6 @@ def process_of(number: int) -> str:
 
 
 def usable_cores() -> int:
-    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -259,13 +258,11 @@ class Shard:
             )
 
     def holds(self, question_id: str) -> bool:
-        """Whether the question belongs to this shard."""
         digest = hashlib.sha256(question_id.encode("utf-8", "surrogatepass")).digest()
         return int.from_bytes(digest[:8], "big") % self.of == self.number - 1
 
 
 def sha256_of(file: Path) -> str:
-    """Return the SHA-256 of a whole file."""
     with plain_file(file).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 

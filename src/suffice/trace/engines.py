@@ -69,7 +69,6 @@ STORE = FileKind(name="record of suffice", tables=SCHEMA, application=_APPLICATI
 
 
 def refuse_newer(version: int, place: Path, newest: int = VERSION) -> None:
-    """Refuse a store of a later version."""
     if version > newest:
         raise DataError(
             f"is a store of version {version}, newer than {newest}, the newest this version reads; "
@@ -112,7 +111,6 @@ class SQLite:
         return self.connection
 
     def close(self) -> None:
-        """Close the connection."""
         if self.connection is not None:
             with suppress(sqlite3.Error):
                 self.connection.close()
@@ -342,7 +340,6 @@ class PostgreSQL:
         return connection
 
     def close(self) -> None:
-        """Close the connection."""
         if self.connection is not None:
             with suppress(self._driver.Error):
                 self.connection.raw.close()
@@ -427,7 +424,6 @@ class PostgreSQL:
     # --- errors --------------------------------------------------------------------------------------
     @contextmanager
     def named(self) -> Iterator[None]:
-        """Raise errors of PostgreSQL as ours, with the address."""
         errors = self._driver.errors
         try:
             yield

@@ -49,23 +49,8 @@ def export_traces(
     """Write a store as Parquet, or a record's columns of the schema as JSON lines.
 
     Parquet goes to a folder; a later export adds new questions and labels to it.
-    ``suffice traces import --format columns`` reads JSON lines back. Infinite numbers are texts, NaN is null.
-
-    Parameters
-    ----------
-    path
-        A Parquet file, a directory of them, or a store.
-    out
-        A new file; for Parquet a folder.
-    format
-        ``parquet``: stores only; ``jsonl``: one object per row, without nulls.
-
-    Raises
-    ------
-    UsageError
-        For another format, or a place that exists already.
-    DataError
-        If the record is not valid.
+    ``jsonl`` takes any record and gives one object per row, without nulls, in a new file; infinite numbers
+    are texts. ``suffice traces import --format columns`` reads it back. An invalid record is a DataError.
     """
     if format not in EXPORT_FORMATS:
         raise UsageError(f"no format {format!r}; allowed: {', '.join(EXPORT_FORMATS)}")

@@ -32,7 +32,6 @@ class Span:
 
     @property
     def rows(self) -> int:
-        """Number of rows."""
         return self.stop - self.start
 
 
@@ -49,18 +48,15 @@ class LazyTable:
 
     @property
     def column_names(self) -> list[str]:
-        """Names of the columns."""
         of_files = (name for span in self.spans for name in span.file.names)
         return list(dict.fromkeys((*of_files, *(name for name, _ in self._columns))))
 
     @property
     def num_rows(self) -> int:
-        """Number of rows."""
         return len(self.rows)
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of all columns."""
         return pa.schema([(name, self._type(name)) for name in self.column_names])
 
     def _type(self, name: str) -> pa.DataType:
@@ -134,11 +130,9 @@ class LazyTable:
                 yield cells if len(places) == len(cells) else cells.take(pa.array(places))
 
     def select(self, names: Sequence[str]) -> pa.Table:
-        """Return a table of some columns."""
         return pa.table({name: self.column(name) for name in names})
 
     def whole(self) -> pa.Table:
-        """Read all columns into a table."""
         return self.select(self.column_names)
 
     def taken(self, rows: Rows) -> LazyTable:
@@ -149,11 +143,9 @@ class LazyTable:
         return table
 
     def filter(self, chosen: pa.Array | NDArray[np.bool_]) -> LazyTable:
-        """Return the rows where ``chosen`` is true."""
         return self.taken(np.flatnonzero(np.asarray(chosen, bool)))
 
     def with_column(self, name: str, cells: pa.ChunkedArray) -> LazyTable:
-        """Return the same rows with a column replaced or added."""
         table = LazyTable(self.spans, self.rows)
         table._columns = {**self._columns, (name, ""): cells}
         return table
@@ -178,7 +170,6 @@ class LazyTable:
         return self._read(name, self.slimmest(name), self.rows, of)
 
     def holds(self, name: str) -> bool:
-        """Whether a column has any value."""
         if (name, "") in self._columns:
             return bool(self._columns[name, ""].null_count < self.num_rows)
         read = self.batches(name, self.slimmest(name))
@@ -186,5 +177,4 @@ class LazyTable:
 
 
 def in_memory(table: pa.Table | LazyTable) -> pa.Table:
-    """Return the table with all its columns read."""
     return table.whole() if isinstance(table, LazyTable) else table

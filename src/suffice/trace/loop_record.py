@@ -72,7 +72,6 @@ class _Entry:
 
     @property
     def bytes(self) -> int:
-        """Its approximate size in memory."""
         return sum(len(cell) for _, row in self.statements for cell in row if isinstance(cell, str))
 
     def write(self, connection: Connection, run: int, *, again: bool) -> None:

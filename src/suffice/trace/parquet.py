@@ -47,12 +47,10 @@ class Column:
 
     @property
     def key(self) -> str:
-        """The record's field."""
         return self.field or self.name
 
 
 def columns_of(record: type, columns: Sequence[Column]) -> tuple[Column, ...]:
-    """Return the columns that hold fields of this record."""
     return tuple(column for column in columns if column.of is record)
 
 
@@ -123,7 +121,6 @@ class TableSchema:
 
     @property
     def required(self) -> tuple[str, ...]:
-        """Columns that every file has."""
         return tuple(column.name for column in self.columns if column.required)
 
     @cached_property
@@ -241,5 +238,4 @@ def only_file(path: str | Path) -> Path:
 
 
 def part_name(number: int) -> str:
-    """Return the name of a set's file in a directory."""
     return f"part-{number:05d}.parquet"

@@ -187,7 +187,6 @@ class PlanRecord(Checked):
 
     @property
     def key(self) -> PlanKey:
-        """Its unique key: task id, agent, retriever, seed."""
         return self.task.id, self.agent, self.retriever, self.seed
 
 
@@ -200,11 +199,6 @@ class PlanSet:
     run: Mapping[str, Any] = field(default_factory=dict)
     skipped: tuple[DataError, ...] = ()
     failures: int = 0
-
-    @property
-    def n_steps(self) -> int:
-        """Number of steps of all runs together."""
-        return sum(len(record.steps) for record in self.records)
 
 
 # --- their files ---------------------------------------------------------------------------------
@@ -237,18 +231,8 @@ PLAN_ROWS = RowSet(schema=PLANS, rows=_rows, key=_KEY_COLUMNS, key_of=lambda rec
 def read_plans(path: str | Path, *, skip_invalid: bool = False) -> PlanSet:
     """Read a plan trace: a Parquet file, or every ``*.parquet`` of a directory.
 
-    Parameters
-    ----------
-    path
-        A ``.parquet`` file or a directory.
-    skip_invalid
-        Skip unreadable files and invalid runs, and report them in
-        ``PlanSet.skipped``, instead of raising.
-
-    Raises
-    ------
-    DataError
-        For the first problem, naming file, row and column; or if there is no run to read.
+    The first problem is a DataError that names file, row and column; so is an empty trace. With
+    ``skip_invalid``, unreadable files and invalid runs are skipped and stand in ``PlanSet.skipped``.
     """
     plans = inspect_plans(path)
     if plans.skipped and not skip_invalid:

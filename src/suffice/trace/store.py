@@ -345,7 +345,6 @@ class StoredRun:
 
     @property
     def metadata(self) -> dict[bytes, bytes]:
-        """Metadata of a Parquet file with these rows."""
         stated = self.rows.schema.metadata or {}
         return {**stated, RUN_KEY: json.dumps(self.document, sort_keys=True).encode()}
 

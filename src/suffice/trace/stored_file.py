@@ -48,35 +48,22 @@ def parquet_files(root: Path) -> list[Path]:
         files = sorted(root.glob("[!.]*.parquet"))
         if files or stores:
             return files
+        said = "the directory holds no *.parquet file and no record.db; name a trace file or a directory"
         if any(root.glob("watch-*.jsonl")):
-            raise DataError(
-                "holds journals of an earlier version; type: suffice traces import --format watch-1 "
-                f"{root} --out NEW",
-                file=str(root),
-            )
-        if not os.access(root, os.R_OK | os.X_OK):  # glob finds nothing there
-            raise DataError(
-                "Permission denied; change who may read the directory and go through it",
-                file=str(root),
-            )
-        raise DataError(
-            "the directory holds no *.parquet file and no record.db; name a trace file or a directory",
-            file=str(root),
-        )
-    if not root.exists():
-        if str(root) == EXAMPLE.stem:
-            return [EXAMPLE]
-        if root.suffix == ".parquet" and stores_at(root.with_suffix(".db")):
-            raise DataError(
-                f"is not written yet; its records so far are in {root.with_suffix('.db')}",
-                file=str(root),
-            )
-        raise DataError(
-            "no such file or directory; name a trace file, a directory of them, or example, the record "
-            "that comes with suffice",
-            file=str(root),
-        )
-    return [root]
+            said = "holds journals of an earlier version; type: suffice traces import --format watch-1 "
+            said += f"{root} --out NEW"
+        elif not os.access(root, os.R_OK | os.X_OK):  # glob finds nothing there
+            said = "Permission denied; change who may read the directory and go through it"
+    elif root.exists():
+        return [root]
+    elif str(root) == EXAMPLE.stem:
+        return [EXAMPLE]
+    elif root.suffix == ".parquet" and stores_at(root.with_suffix(".db")):
+        said = f"is not written yet; its records so far are in {root.with_suffix('.db')}"
+    else:
+        said = "no such file or directory; name a trace file, a directory of them, or example, the record "
+        said += "that comes with suffice"
+    raise DataError(said, file=str(root))
 
 
 def schema_of(path: str | Path) -> TableSchema:
@@ -98,8 +85,7 @@ def schema_of(path: str | Path) -> TableSchema:
 
 
 def _plans() -> TableSchema:
-    """Return the schema of plan traces, whose module imports this one."""
-    from suffice.trace.plan_traces import PLANS
+    from suffice.trace.plan_traces import PLANS  # which imports this module
 
     return PLANS
 
@@ -160,7 +146,6 @@ class StoredFile:
 
     @property
     def rows(self) -> int:
-        """Number of rows."""
         return sum(self.row_groups)
 
     def batches(
@@ -356,13 +341,10 @@ def coerce_table(
             arrays[column.name] = coerce_column(cells, wanted)
         except _REFUSALS as error:
             row = _first_bad_row(cells, wanted)
-            message = f"found type {cells.type}, the schema wants {column.type} ({error})"
-            raise DataError(
-                message.replace("\n", " "),
-                file=file,
-                row=None if row is None else row + first_row,
-                column=column.name,
-            ) from error
+            row = None if row is None else row + first_row
+            said = f"found type {cells.type}, the schema wants {column.type} ({error})"
+            said = said.replace("\n", " ")
+            raise DataError(said, file=file, row=row, column=column.name) from error
     for name in table.column_names:
         if name not in arrays:
             cells = table.column(name)
@@ -372,16 +354,11 @@ def coerce_table(
 
 
 def _check_required(names: Sequence[str], file: str, schema: TableSchema) -> None:
-    missing = [name for name in schema.required if name not in names]
-    if not missing:
-        return
-    unknown = near_misses(missing[0], {*names} - {*schema.arrow.names})
-    instead = f"; was {unknown[0]!r} meant? rename it" if unknown else ""
-    raise DataError(
-        f"required column {missing[0]!r} is missing; found {', '.join(names) or 'no columns'}{instead}",
-        file=file,
-        column=missing[0],
-    )
+    if missing := next((name for name in schema.required if name not in names), ""):
+        unknown = near_misses(missing, {*names} - {*schema.arrow.names})
+        said = f"required column {missing!r} is missing; found {', '.join(names) or 'no columns'}"
+        said += f"; was {unknown[0]!r} meant? rename it" if unknown else ""
+        raise DataError(said, file=file, column=missing)
 
 
 def _first_bad_row(cells: pa.ChunkedArray, target: pa.DataType) -> int | None:

@@ -79,14 +79,12 @@ def text(value: Any, column: str) -> str:
 
 
 def not_empty(value: Any, column: str) -> str:
-    """Return a text that is not empty."""
     if not (held := text(value, column)):
         raise DataError("must not be empty", column=column)
     return held
 
 
 def one_of(allowed: Iterable[Any], value: Any, column: str) -> Any:
-    """Return one of the allowed values; refuse others."""
     if value not in allowed:
         raise DataError(
             f"must be one of {', '.join(map(str, allowed))}; found {value!r:.60}", column=column
@@ -95,7 +93,6 @@ def one_of(allowed: Iterable[Any], value: Any, column: str) -> Any:
 
 
 def instance(kind: type, value: Any, column: str) -> Any:
-    """Return a value of this type; refuse others."""
     if not isinstance(value, kind):
         raise DataError(f"must be a {kind.__name__}, found {value!r:.60}", column=column)
     return value
@@ -121,7 +118,6 @@ class Range:
     said: str
 
     def __call__(self, value: Any, column: str) -> float:
-        """Return the number in float32; refuse others."""
         unfit = value is None or isinstance(value, str | bool)
         number = math.nan if unfit else float32(value, column)
         if not self.least <= number <= self.most:
@@ -129,7 +125,6 @@ class Range:
         return number
 
     def refusal(self, value: object) -> str:
-        """Return the error message for a number outside."""
         return f"must be {self.said}, found {value!r}"
 
 
@@ -162,7 +157,6 @@ def items(kind: type, values: Any, column: str) -> tuple[Any, ...]:
 
 
 def numbers(values: Any, column: str) -> tuple[Any, ...]:
-    """Return several numbers as a tuple."""
     if not isinstance(values, Iterable) or isinstance(values, str | Mapping):
         raise DataError(f"must be a sequence of numbers, found {values!r:.60}", column=column)
     return tuple(values)

@@ -261,7 +261,6 @@ class RecordView:
         return self.signals[name]
 
     def _need(self, names: Sequence[str]) -> None:
-        """Measure signals that were not measured yet."""
         specs_for(self.traces, names)  # refuses signals that the record cannot give
         if not self.policies:
             raise NotReadyError(f"the record is being measured: {self.progress.doing}")
@@ -327,7 +326,6 @@ class RecordView:
         }
 
     def figures_of(self, policy: PolicyColumns, rows: NDArray[np.bool_]) -> dict[str, Any]:
-        """Return a policy's score, cost and stops on some questions."""
         candidate = policy.candidate
         stops = np.bincount(policy.stops[rows], minlength=self.traces.n_rounds + 1)
         return {

@@ -182,31 +182,28 @@ def rows_shown(view: RecordView, rows: Rows, policies: Sequence[PolicyColumns]) 
     ids = view.question_ids.take(pa.array(rows)).to_pylist()
     split_names = [*view.splits.distinct.to_pylist(), None]
     em = view.measures.scores().em[rows] if policies else None
-    shown = []
-    for number, (row, name, text, kind) in enumerate(
-        zip(rows.tolist(), ids, texts, types, strict=True)
-    ):
-        shown.append(
-            {
-                "row": row,
-                "id": name,
-                "question": shorten(visible(text or ""), _LONGEST_TEXT),
-                "type": kind and visible(kind),
-                "split": split_names[view.splits.codes[row]],
-                "rounds": int(traces.last_rounds[row]),
-                "right": None if em is None else em[number][: traces.last_rounds[row]],
-                "stops": [
-                    [
-                        int(one.stops[row]),
-                        one.em[row],
-                        one.score[row],
-                        None if one.cost is None else one.cost[row],
-                    ]
-                    for one in policies
-                ],
-            }
-        )
-    return shown
+    columns = zip(rows.tolist(), ids, texts, types, strict=True)
+    return [
+        {
+            "row": row,
+            "id": name,
+            "question": shorten(visible(text or ""), _LONGEST_TEXT),
+            "type": kind and visible(kind),
+            "split": split_names[view.splits.codes[row]],
+            "rounds": int(traces.last_rounds[row]),
+            "right": None if em is None else em[number][: traces.last_rounds[row]],
+            "stops": [
+                [
+                    int(one.stops[row]),
+                    one.em[row],
+                    one.score[row],
+                    None if one.cost is None else one.cost[row],
+                ]
+                for one in policies
+            ],
+        }
+        for number, (row, name, text, kind) in enumerate(columns)
+    ]
 
 
 def _texts(held: Texts, rows: Rows) -> list[str | None]:
@@ -271,33 +268,32 @@ def one_question(
         if np.isfinite(values[place]).any()
     }
     scored = view.measures.scores() if policies else None
-    rounds = []
-    for number, recorded in enumerate(record.rounds):
-        rounds.append(
-            {
-                "number": number + 1,
-                "query": _text(recorded.query),
-                "answer": _text(recorded.answer),
-                "response": _text(recorded.response),
-                "right": None if scored is None else scored.em[place, number],
-                "score": None if scored is None else scored.compared[place, number],
-                "parse_failure": _text(recorded.parse_failure),
-                "passages": [
-                    {
-                        "title": shorten(visible(passage.title or passage.id), 300),
-                        "text": _text(passage.text),
-                        "score": passage.score if isfinite(passage.score or 0.0) else None,
-                    }
-                    for passage in recorded.passages or ()
-                ],
-                "samples": [_text(sample) for sample in (recorded.samples or ())[:20]],
-                "usage": {
-                    kind: getattr(recorded.usage, kind)
-                    for kind in ("llm_calls", "prompt_tokens", "completion_tokens", "latency_s")
-                    if getattr(recorded.usage, kind) is not None
-                },
-            }
-        )
+    rounds = [
+        {
+            "number": number + 1,
+            "query": _text(recorded.query),
+            "answer": _text(recorded.answer),
+            "response": _text(recorded.response),
+            "right": None if scored is None else scored.em[place, number],
+            "score": None if scored is None else scored.compared[place, number],
+            "parse_failure": _text(recorded.parse_failure),
+            "passages": [
+                {
+                    "title": shorten(visible(passage.title or passage.id), 300),
+                    "text": _text(passage.text),
+                    "score": passage.score if isfinite(passage.score or 0.0) else None,
+                }
+                for passage in recorded.passages or ()
+            ],
+            "samples": [_text(sample) for sample in (recorded.samples or ())[:20]],
+            "usage": {
+                kind: getattr(recorded.usage, kind)
+                for kind in ("llm_calls", "prompt_tokens", "completion_tokens", "latency_s")
+                if getattr(recorded.usage, kind) is not None
+            },
+        }
+        for number, recorded in enumerate(record.rounds)
+    ]
     return {
         "id": name,
         "question": _text(record.question.text),

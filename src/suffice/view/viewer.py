@@ -126,7 +126,6 @@ class Shown:
         return str([(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats])
 
     def state(self) -> dict[str, Any]:
-        """Return the progress of measuring, and the record's version."""
         try:
             view = self.view
         except SufficeError as error:

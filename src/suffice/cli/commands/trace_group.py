@@ -96,7 +96,8 @@ def validate(traces: Traces, *, skip_invalid: SkipInvalid = False, json: Json = 
     with waiting(f"reading {traces}"):
         if schema_of(traces) == PLANS:
             plans = inspect_plans(traces)
-            counts = {"plans": len(plans.records), "steps": plans.n_steps}
+            steps = sum(len(record.steps) for record in plans.records)
+            counts = {"plans": len(plans.records), "steps": steps}
             name, errors, failures = "plan trace", plans.skipped, plans.failures
         else:
             found = inspect_traces(traces)
@@ -201,8 +202,7 @@ def merge(
     Refuses a question that occurs in two of them. If data set, model or loop differ, the new columns dataset,
     model and pipeline keep them apart.
     """
-    doing = f"merging {len(traces)} records"
-    to.write(doing, merge_traces, traces, to.out)
+    to.write(f"merging {len(traces)} records", merge_traces, traces, to.out)
 
 
 @traces.command(name="filter")

@@ -119,41 +119,19 @@ def probe_traces(
     are known. What the loop answered itself is kept in ``loop_answer``, ``loop_response`` and so on; where
     the record does not tell what that answer cost, the round's costs stay. All other columns stay, signals
     that are stored too. The run document is the record's own, with what was asked under ``derived``.
-    Resumable: see :func:`suffice.loops.record.dataset_run.record`.
+    Resumable, with the same ``out``: see :func:`suffice.loops.record.dataset_run.record`.
 
-    Parameters
-    ----------
-    source
-        A Parquet file or a directory of them; left as it is.
-    out
-        Another directory or ``.parquet`` file; of a run that was cut, the same.
-    model
-        Answers; as many questions side by side as it says suit it. Or what connects to it, called once
-        nothing speaks against asking.
-    settings
-        ``None``: for the answer first and then its rating, without samples, in all questions.
-    corpus
-        Files of passages that give the texts of recorded ids; see
-        :func:`suffice.retrieval.corpus.read_corpus`.
-    skip_invalid
-        Leave out what is invalid, and questions that cannot be asked: without a text, or with passages
-        whose texts are not known.
-    shard
-        Probe its questions only, of those that the settings choose, beside the probes of the others.
-    on_plan
-        Told what will be asked, before the first call.
-    on_progress
-        Told after every question.
+    ``source`` is a Parquet file or a directory of them, and stays as it is. ``model`` answers as many
+    questions side by side as it says suit it; or it is what connects to one, called once nothing speaks
+    against asking. ``settings`` ``None``: the answer first and then its rating, without samples, in all
+    questions. ``corpus`` has the texts of recorded ids, see :func:`suffice.retrieval.corpus.read_corpus`.
+    ``skip_invalid`` leaves out what is invalid, and questions that cannot be asked: without a text, or with
+    passages whose texts are not known; else they are a DataError. ``shard``: its questions only, of those
+    that the settings choose. ``on_plan`` hears what will be asked, ``on_progress`` of every question.
 
-    Raises
-    ------
-    DataError
-        For an invalid record, or questions that cannot be asked.
-    UsageError
-        When nothing is to be asked, ``out`` is a part of ``source`` or was written with other settings,
-        or the model cannot be used as asked.
-    BackendError
-        When the first questions all fail, with the reason, or the disk refuses.
+    Nothing to ask, an ``out`` that is a part of ``source`` or was written with other settings, or a model
+    that cannot be used as asked is a UsageError. If the first questions all fail, or the disk refuses, it
+    is a BackendError.
     """
     wanted = settings_of(ProbeSettings, settings)
     place, record = Path(out).resolve(), Path(source).resolve()

@@ -34,7 +34,6 @@ class Problem:
     message: str
 
     def error(self, file: str, row: int) -> DataError:
-        """Return the problem as an error at its place in the file."""
         return DataError(self.message, file=file, row=row, column=self.column)
 
 
@@ -113,7 +112,6 @@ class Keys:
 
     @classmethod
     def of(cls, table: pa.Table) -> Keys:
-        """Return the keys of a table."""
         encoded = table.column("question_id").dictionary_encode()
         ids = encoded.unify_dictionaries().combine_chunks()
         codes = pc.fill_null(ids.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -168,26 +166,22 @@ def _round_sequence(table: pa.Table, keys: Keys) -> Iterator[Problem]:
         yield Problem(int(order[index]), "round", "a question with round 0 but no round 1")
 
 
-# of columns of questions: what a null means, and what is wrong where rows differ
-_OF_QUESTIONS = {
-    "split": ("", "a question's rounds must all lie in one split"),
-    "group": ("", "a question's rounds must all state one group"),
-    "propensity": (1.0, "a question's rounds must all state one propensity"),
-    "policy_hash": ("", "a question's rounds must all state one policy"),
-}
+# of columns of questions: what a null means
+_OF_QUESTIONS = {"split": "", "group": "", "propensity": 1.0, "policy_hash": ""}
 
 
 def _one_value(table: pa.Table, keys: Keys) -> Iterator[Problem]:
     order = keys.by_question
     same = keys.codes[order][1:] == keys.codes[order][:-1]
-    for name, (null, wrong) in _OF_QUESTIONS.items():
+    for name, null in _OF_QUESTIONS.items():
         if name not in table.column_names:
             continue
         cells = table.column(name)
         filled = pc.fill_null(cells, pa.scalar(null, cells.type)).combine_chunks()
         values = filled.dictionary_encode().indices.to_numpy(zero_copy_only=False)[order]
         for index in np.flatnonzero(same & (values[1:] != values[:-1])):
-            yield Problem(int(order[index + 1]), name, wrong)
+            said = f"a question's rounds must all state one {name}"
+            yield Problem(int(order[index + 1]), name, said)
 
 
 def _stops(table: pa.Table, keys: Keys) -> Iterator[Problem]:

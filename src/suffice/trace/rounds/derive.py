@@ -41,29 +41,10 @@ def split_traces(
 ) -> Written:
     """Write the trace set again, with a random split of its questions, drawn by the seed.
 
-    The shares hold within each data set and type, to about one question.
-
-    Parameters
-    ----------
-    source
-        A Parquet file or a directory of them; left as it is.
-    out
-        A ``.parquet`` file or a directory, neither of which may be there yet.
-    shares
-        Shares by name, with sum 1; default: 0.4 tune, 0.6 eval.
-    seed
-        Seed of the draw.
-    replace_splits
-        Draw again for questions that have a split already.
-    skip_invalid
-        Leave out invalid files and questions.
-
-    Raises
-    ------
-    DataError
-        For an invalid trace set.
-    UsageError
-        For shares with another sum than 1, questions that have a split, or a place that exists already.
+    ``source`` is a Parquet file or a directory of them, and stays as it is; ``out`` is a new ``.parquet``
+    file or directory. ``shares``, by name, have the sum 1 (default: 0.4 tune, 0.6 eval) and hold within each
+    data set and type, to about one question. ``replace_splits`` draws again for questions that have a split,
+    else a UsageError. ``skip_invalid`` leaves out invalid files and questions, else a DataError.
     """
     shares = {"tune": 0.4, "eval": 0.6} if shares is None else dict(shares)
     _check_shares(shares, f"the shares {shares}")
@@ -131,26 +112,11 @@ def assign_splits(
 def merge_traces(
     sources: Sequence[str | Path], out: str | Path, *, skip_invalid: bool = False
 ) -> Written:
-    """Write the questions of several trace sets as one.
+    """Write the questions of several trace sets as one; see :func:`split_traces`.
 
     ``runs`` keeps the entries in which their run documents differ. If data set, model or pipeline differ,
-    columns of these names tell the value of each question.
-
-    Parameters
-    ----------
-    sources
-        Parquet files or directories of them; left as they are.
-    out
-        A ``.parquet`` file or a directory, neither of which may be there yet.
-    skip_invalid
-        Leave out invalid files and questions.
-
-    Raises
-    ------
-    DataError
-        For an invalid trace set, or own columns whose types do not match.
-    UsageError
-        For a question in two of them, fewer than two sources, or a place that exists already.
+    columns of these names tell the value of each question. A question in two of them, or fewer than two
+    sources, is a UsageError; own columns whose types do not match are a DataError.
     """
     if isinstance(sources, str | Path) or len(sources) < 2:
         raise UsageError(f"name at least two trace sets to join, found {sources!r}")
@@ -182,7 +148,6 @@ class Written:
 
     @classmethod
     def of(cls, traces: TraceSet, out: str | Path, **more: Any) -> Written:
-        """Describe a whole trace set."""
         rounds, splits = int(traces.last_rounds.sum()), traces.splits
         return cls(out=str(out), questions=traces.n_questions, rounds=rounds, splits=splits, **more)
 
@@ -275,22 +240,10 @@ def _names(meaning: str) -> Option:
 class TraceFilter:
     """The questions and rounds to keep; all conditions hold together.
 
-    Parameters
-    ----------
-    split, type, group, dataset, model, pipeline
-        Names, one or several. The last three are read from a column of that name, else from the run document
-        of the file.
-    ids, without
-        Questions to keep, or to drop: their ids, or a path to a text file with one id a line or to another
-        trace set.
-    labelled
-        Only questions with gold answers.
-    min_rounds
-        Only questions with at least this many rounds.
-    max_rounds
-        Only the rounds up to this one.
-    sample, seed
-        Number of questions to draw from the rest, and the seed.
+    ``split``, ``type``, ``group``, ``dataset``, ``model`` and ``pipeline`` are names, one or several; the
+    last three are read from a column of that name, else from the run document of the file. ``ids`` and
+    ``without`` are question ids, or a path to a text file with one a line or to another trace set.
+    ``max_rounds`` cuts later rounds off; ``sample`` draws so many of the questions left, by the ``seed``.
     """
 
     split: Annotated[tuple[str, ...], _names("this split")] = ()
@@ -331,7 +284,6 @@ class TraceFilter:
             object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
 
     def stated(self) -> dict[str, Any]:
-        """The given conditions as JSON."""
         told: dict[str, Any] = {}
         for condition in fields(self):
             value = getattr(self, condition.name)
@@ -343,25 +295,9 @@ class TraceFilter:
 def filter_traces(
     source: str | Path, out: str | Path, keep: TraceFilter, *, skip_invalid: bool = False
 ) -> Written:
-    """Write the part of a trace set that meets the conditions.
+    """Write the part of a trace set that meets the conditions; see :func:`split_traces`.
 
-    Parameters
-    ----------
-    source
-        A Parquet file or a directory of them; left as it is.
-    out
-        A ``.parquet`` file or a directory, neither of which may be there yet.
-    keep
-        The conditions.
-    skip_invalid
-        Leave out invalid files and questions.
-
-    Raises
-    ------
-    DataError
-        For an invalid trace set, a name that no question has, or an empty result.
-    UsageError
-        Without a condition, or for a place that exists already.
+    No condition is a UsageError; a name that no question has, or an empty result, is a DataError.
     """
     if not keep.stated():
         options = ", ".join(f"--{option.name.replace('_', '-')}" for option in fields(keep))

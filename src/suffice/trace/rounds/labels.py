@@ -92,7 +92,6 @@ class Label(Checked):
             )
 
     def parts(self) -> Iterator[tuple[_Cell, _Entry]]:
-        """Return its parts, column by column."""
         for name in LABEL_COLUMNS:
             value = getattr(self, name)
             if value not in (None, "", ()):
@@ -129,7 +128,6 @@ class Labels:
 
     @classmethod
     def of(cls, labels: Iterable[Label]) -> Labels:
-        """Combine several."""
         return cls(_merged(pair for label in labels for pair in label.parts()))
 
     def __bool__(self) -> bool:
@@ -137,19 +135,15 @@ class Labels:
 
     @property
     def questions(self) -> tuple[str, ...]:
-        """Ids of the labeled questions."""
         return tuple(dict.fromkeys(cell.question for cell in self.entries))
 
     def columns(self) -> tuple[str, ...]:
-        """Columns that they fill."""
         return tuple(name for name in LABEL_COLUMNS if any(c.column == name for c in self.entries))
 
     def only(self, questions: Collection[str]) -> Labels:
-        """Return the labels of some questions."""
         return Labels({c: entry for c, entry in self.entries.items() if c.question in questions})
 
     def unknown(self, questions: Collection[str]) -> tuple[str, ...]:
-        """Return the labeled questions that have no record."""
         return tuple(name for name in self.questions if name not in questions)
 
     def fitted_to(self, table: pa.Table) -> Labels:

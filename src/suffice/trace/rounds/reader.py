@@ -62,7 +62,6 @@ class TraceInspection:
 
     @property
     def name(self) -> str:
-        """The path that was read."""
         return self.traces.origin.source
 
     def valid(self, *, skip_invalid: bool) -> TraceSet:

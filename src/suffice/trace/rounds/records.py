@@ -67,7 +67,6 @@ def not_a_logprob(value: Any) -> Any:
 
 
 def wrong_logprob(value: object) -> str:
-    """Return the error message for such a number."""
     return (
         f"a log-probability is a natural logarithm of at most 0 (or -inf), found {value!r}; of a probability "
         "write its logarithm"
@@ -277,7 +276,8 @@ _APART = tuple(
     for column in fields(Usage)
     if column.name.startswith(("sample_", "judge_", "look_"))
 )
-_SAID = tuple(part.name for part in fields(Draft) if part.name != "usage")
+SAID = tuple(part.name for part in fields(Draft) if part.name != "usage")
+"""The fields of a round that an answer fills, beside its usage."""
 _DRAFTED = ("prompt_tokens", "cached_tokens", "completion_tokens", "latency_s")
 
 
@@ -293,14 +293,13 @@ def with_draft(asked: Round, draft: Draft, *, probed: bool | None) -> Round:
     changed |= answer_part(spent)
     for name in ("llm_calls", *_DRAFTED):
         changed[name] = known_sum([getattr(own, name), getattr(spent, name)])
-    said = {name: getattr(draft, name) for name in _SAID}
+    said = {name: getattr(draft, name) for name in SAID}
     if draft.samples is None:
         said |= {"samples": asked.samples, "sample_clusters": asked.sample_clusters}
     return replace(asked, **said, probed=probed, usage=replace(own, **changed))
 
 
 def without_answer(answered: Round) -> Round:
-    """Return the round as it was before its answer."""
     usage = answered.usage
     changed: dict[str, Any] = {"answer_calls": None}
     if usage.llm_calls is not None:

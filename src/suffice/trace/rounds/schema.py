@@ -175,12 +175,10 @@ QUESTION_ROWS = RowSet(
 def records_to_table(
     records: Iterable[QuestionRecord], run: Mapping[str, Any] | None = None
 ) -> pa.Table:
-    """Return the records as rows in the schema, with its metadata."""
     return QUESTION_ROWS.table(records, run or {})
 
 
 def round_cells(round_: Round) -> dict[str, Any]:
-    """Return the cells of a round, keyed by column."""
     return to_cells(round_, ROUND_COLUMNS) | to_cells(round_.usage, USAGE_COLUMNS)
 
 

@@ -22,7 +22,7 @@ from suffice.trace.parquet import Column, RowSet, only_file, part_name, write_ta
 from suffice.trace.recording import RecordWriter, check_goes_on, recorded_before, stores_at
 from suffice.trace.rounds.checks import key_problems, row_problems
 from suffice.trace.rounds.reader import question_ids_of
-from suffice.trace.rounds.records import Passage, QuestionRecord, Round
+from suffice.trace.rounds.records import SAID, Passage, QuestionRecord, Round
 from suffice.trace.rounds.schema import (
     QUESTION_ROWS,
     QUESTIONS,
@@ -116,29 +116,12 @@ def check_settings(path: str | Path, *, run: Mapping[str, Any], may_differ: froz
 
 
 # --- rows of a record, of which answers are filled in ---------------------------------------------
-_ANSWERED = (
-    "answer",
-    "response",
-    "tokens",
-    "answer_starts",
-    "samples",
-    "sample_clusters",
-    "verbalized_confidence",
-    "parse_failure",
-    "probed",
-    *(column.name for column in USAGE_COLUMNS),
-)
+_ANSWERED = (*SAID, "probed", *(column.name for column in USAGE_COLUMNS))
 OF_LOOP = "loop_"
 """What columns begin with that keep what a loop answered where another answer stands in its place."""
-_KEPT = _ANSWERED[: _ANSWERED.index("probed")]
 _EVIDENCE = (
-    "question_id",
-    "round",
-    "question",
-    "query",
-    "passages",
-    "answer",
-    "intermediate_answer",
+    *("question_id", "round", "question", "query"),
+    *("passages", "answer", "intermediate_answer"),
 )
 _READ = ("query", "passages", "intermediate_answer", *_ANSWERED)
 
@@ -152,12 +135,10 @@ class QuestionRows:
 
     @property
     def id(self) -> str:
-        """The question's id."""
         return str(self.rows.column("question_id")[0].as_py())
 
     @property
     def question(self) -> str:
-        """The question's text."""
         return str(self.rows.column("question")[0].as_py())
 
     @cached_property
@@ -199,7 +180,7 @@ class QuestionRows:
             name: {place: row[name] for place, row in written.items()} for name in _ANSWERED
         }
         moved = [place for place in answered if self.own[place]]
-        for name in _KEPT:
+        for name in SAID:
             if moved and name in self.rows.column_names:
                 own = self.rows.column(name)
                 cells[OF_LOOP + name] = {place: own[place].as_py() for place in moved}
@@ -258,8 +239,6 @@ def evidence_sha256(traces: TraceSet) -> str:
 
 
 class _Tables(RowSet[pa.Table]):
-    """Records that are tables of the schema already."""
-
     def table(self, records: Iterable[pa.Table], run: Mapping[str, Any]) -> pa.Table:
         return pa.concat_tables(records).replace_schema_metadata(self.stamped(run).metadata)
 
@@ -269,7 +248,7 @@ def rows_of(traces: TraceSet, *, beside: bool) -> RowSet[pa.Table]:
     types = {
         field.name: field.type for field in traces.table.schema if field.name not in SCHEMA.names
     }
-    there = [name for name in _KEPT if beside and name in traces.table.column_names]
+    there = [name for name in SAID if beside and name in traces.table.column_names]
     types |= {OF_LOOP + name: SCHEMA.field(name).type for name in there}
     own = [Column(Round, name, type_, "the user's own") for name, type_ in types.items()]
     return _Tables(
