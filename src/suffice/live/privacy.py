@@ -205,27 +205,16 @@ def redact_traces(
     Signals, scores and costs are the same on the copy, with ``metric="score"``. Methods that read texts or
     tokens (Stop-RAG's network on text, signals that ask a model) need the original record.
 
-    Parameters
-    ----------
-    source
-        A Parquet file or a directory of them; left as it is.
-    out
-        A ``.parquet`` file or a directory, neither of which may be there yet.
-    texts
-        ``hashes``: equal texts have equal names over the whole copy, by a key that is thrown away;
-        ``no-texts``: within a question only, and no gold answers, so that ``score`` alone is left of them.
-    score
-        The metric of an answer against its gold answers, for the column ``score`` if the record has no
-        score of its own.
-    skip_invalid
-        Leave out invalid files and questions.
+    ``hashes``: equal texts have equal names over the whole copy, by a key that is thrown away. ``no-texts``:
+    within a question only, and without gold answers. ``score`` is the metric of answers against gold answers,
+    where the record has no score of its own.
 
     Raises
     ------
     DataError
-        For an invalid trace set.
+        For an invalid trace set, unless ``skip_invalid`` leaves out its invalid files and questions.
     UsageError
-        For a place that exists already.
+        For an ``out`` that exists already.
     """
     if texts not in get_args(Redacted) or score not in _SCORES:
         raise UsageError(
@@ -267,11 +256,6 @@ def _redacted(traces: TraceSet, privacy: Privacy, score: RedactedScore) -> Itera
 
 
 def _scores(record: QuestionRecord, score: RedactedScore) -> dict[int, float]:
-    """Return the score of every answer, if there are gold answers."""
-    if not record.gold.answers:
-        return {}
-    answers = enumerate((held.answer for held in record.rounds), start=1)
-    scored = {n: _SCORES[score](a, record.gold.answers) for n, a in answers if a is not None}
-    if record.closed_book is not None and record.closed_book.answer is not None:
-        scored[0] = _SCORES[score](record.closed_book.answer, record.gold.answers)
-    return scored
+    gold, rounds = record.gold.answers, enumerate((record.closed_book, *record.rounds))
+    answers = {number: held.answer for number, held in rounds if held is not None}
+    return {n: _SCORES[score](a, gold) for n, a in answers.items() if gold and a is not None}

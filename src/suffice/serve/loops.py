@@ -385,7 +385,6 @@ class Loops:
         self._service.tell(ended)
 
     def sweep(self) -> None:
-        """End idle loops."""
         idle_s = self._limits.idle_s
         while True:
             with self._lock:

@@ -49,16 +49,8 @@ def export_traces(
     """Write a store as Parquet, or a record's columns of the schema as JSON lines.
 
     Parquet goes to a folder; a later export adds new questions and labels to it.
-    ``suffice traces import --format columns`` reads JSON lines back. Infinite numbers are texts, NaN is null.
-
-    Parameters
-    ----------
-    path
-        A Parquet file, a directory of them, or a store.
-    out
-        A new file; for Parquet a folder.
-    format
-        ``parquet``: stores only; ``jsonl``: one object per row, without nulls.
+    JSON lines are one object per row, without nulls; infinite numbers are texts, NaN is null, and
+    ``suffice traces import --format columns`` reads them back.
 
     Raises
     ------

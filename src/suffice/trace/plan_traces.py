@@ -237,13 +237,7 @@ PLAN_ROWS = RowSet(schema=PLANS, rows=_rows, key=_KEY_COLUMNS, key_of=lambda rec
 def read_plans(path: str | Path, *, skip_invalid: bool = False) -> PlanSet:
     """Read a plan trace: a Parquet file, or every ``*.parquet`` of a directory.
 
-    Parameters
-    ----------
-    path
-        A ``.parquet`` file or a directory.
-    skip_invalid
-        Skip unreadable files and invalid runs, and report them in
-        ``PlanSet.skipped``, instead of raising.
+    With ``skip_invalid``, unreadable files and invalid runs stand in ``PlanSet.skipped``, and raise nothing.
 
     Raises
     ------

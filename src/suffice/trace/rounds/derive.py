@@ -41,29 +41,15 @@ def split_traces(
 ) -> Written:
     """Write the trace set again, with a random split of its questions, drawn by the seed.
 
-    The shares hold within each data set and type, to about one question.
-
-    Parameters
-    ----------
-    source
-        A Parquet file or a directory of them; left as it is.
-    out
-        A ``.parquet`` file or a directory, neither of which may be there yet.
-    shares
-        Shares by name, with sum 1; default: 0.4 tune, 0.6 eval.
-    seed
-        Seed of the draw.
-    replace_splits
-        Draw again for questions that have a split already.
-    skip_invalid
-        Leave out invalid files and questions.
+    ``shares`` by name sum to 1 (default: 0.4 tune, 0.6 eval) and hold within each data set and type, to
+    about one question. ``replace_splits`` draws again for questions that have a split.
 
     Raises
     ------
     DataError
-        For an invalid trace set.
+        For an invalid trace set, unless ``skip_invalid`` leaves out its invalid files and questions.
     UsageError
-        For shares with another sum than 1, questions that have a split, or a place that exists already.
+        For shares with another sum than 1, questions that have a split, or an ``out`` that exists already.
     """
     shares = {"tune": 0.4, "eval": 0.6} if shares is None else dict(shares)
     _check_shares(shares, f"the shares {shares}")
@@ -136,21 +122,13 @@ def merge_traces(
     ``runs`` keeps the entries in which their run documents differ. If data set, model or pipeline differ,
     columns of these names tell the value of each question.
 
-    Parameters
-    ----------
-    sources
-        Parquet files or directories of them; left as they are.
-    out
-        A ``.parquet`` file or a directory, neither of which may be there yet.
-    skip_invalid
-        Leave out invalid files and questions.
-
     Raises
     ------
     DataError
-        For an invalid trace set, or own columns whose types do not match.
+        For own columns whose types do not match; for an invalid trace set, unless ``skip_invalid`` leaves out
+        its invalid files and questions.
     UsageError
-        For a question in two of them, fewer than two sources, or a place that exists already.
+        For a question in two of them, fewer than two sources, or an ``out`` that exists already.
     """
     if isinstance(sources, str | Path) or len(sources) < 2:
         raise UsageError(f"name at least two trace sets to join, found {sources!r}")
@@ -273,24 +251,10 @@ def _names(meaning: str) -> Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceFilter:
-    """The questions and rounds to keep; all conditions hold together.
+    """The questions and rounds to keep; all conditions hold together, as the options' help tells them.
 
-    Parameters
-    ----------
-    split, type, group, dataset, model, pipeline
-        Names, one or several. The last three are read from a column of that name, else from the run document
-        of the file.
-    ids, without
-        Questions to keep, or to drop: their ids, or a path to a text file with one id a line or to another
-        trace set.
-    labelled
-        Only questions with gold answers.
-    min_rounds
-        Only questions with at least this many rounds.
-    max_rounds
-        Only the rounds up to this one.
-    sample, seed
-        Number of questions to draw from the rest, and the seed.
+    ``dataset``, ``model`` and ``pipeline`` are read from a column of that name, else from the run document.
+    ``ids`` and ``without`` are ids, or a path to a text file with one id a line or to another trace set.
     """
 
     split: Annotated[tuple[str, ...], _names("this split")] = ()
@@ -345,23 +309,13 @@ def filter_traces(
 ) -> Written:
     """Write the part of a trace set that meets the conditions.
 
-    Parameters
-    ----------
-    source
-        A Parquet file or a directory of them; left as it is.
-    out
-        A ``.parquet`` file or a directory, neither of which may be there yet.
-    keep
-        The conditions.
-    skip_invalid
-        Leave out invalid files and questions.
-
     Raises
     ------
     DataError
-        For an invalid trace set, a name that no question has, or an empty result.
+        For a name that no question has, or an empty result; for an invalid trace set, unless ``skip_invalid``
+        leaves out its invalid files and questions.
     UsageError
-        Without a condition, or for a place that exists already.
+        Without a condition, or for an ``out`` that exists already.
     """
     if not keep.stated():
         options = ", ".join(f"--{option.name.replace('_', '-')}" for option in fields(keep))
