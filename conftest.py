@@ -110,3 +110,11 @@ def database_server() -> Iterator[Server]:
 def database(database_server: Server) -> str:
     """The address of an empty database."""
     return database_server.database()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A store of either kind."""
+    if request.param == "postgresql":
+        return str(request.getfixturevalue("database"))
+    return str(tmp_path / "live.db")

@@ -146,17 +146,14 @@ def read_passages(path: str) -> tuple[Passage, ...]:
 
 def ask_settings(answers: AnswerSettings, budgets: BudgetSettings, **more: Any) -> AskSettings:
     """Return the settings of ``ask``."""
+    named = ("tokens", "seconds", "usd", "usd_per_day")
+    limits: dict[str, Any] = {name: getattr(budgets, name, None) for name in named}
     return AskSettings(
         pipeline=answers.pipeline,
         rounds=budgets.rounds,
         samples=answers.samples,
         seed=answers.seed,
-        budgets=Budgets(
-            tokens=budgets.tokens,
-            seconds=budgets.seconds,
-            usd=budgets.usd,
-            prices=listed_prices(budgets),
-        ),
+        budgets=Budgets(**limits, prices=listed_prices(budgets)),
         choose=answers.answer,
         decline_below=answers.decline_below,
         **more,

@@ -31,7 +31,7 @@ from suffice.live.requirements import (
     differences,
     has_confidence,
 )
-from suffice.live.watching import Budgets, Meter, answer_round
+from suffice.live.watching import Budgets, Meter, Window, answer_round
 from suffice.loops import LOOPS, make_pipeline
 from suffice.loops.calls import put_alone, usage_sum
 from suffice.loops.ranked import BudgetedSettings, CumulativeSettings
@@ -56,7 +56,7 @@ CANNOT_ANSWER = "cannot answer"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """An answer with the rounds behind it.
+    """An answer with the rounds behind it, and the decision after each.
 
     ``answer`` is that of round ``answer_round`` (from 1), or :data:`DECLINED`, or :data:`CANNOT_ANSWER`.
     ``rounds`` are all rounds of the loop, and ``decisions[t - 1]`` is the decision after round t.
@@ -86,6 +86,10 @@ class Answered:
 
     def to_json(self) -> dict[str, Any]:
         """Return the document of ``suffice ask --json``."""
+        held, numbered = (
+            self.answer_set,
+            enumerate(zip(self.decisions, self.rounds, strict=True), 1),
+        )
         return {
             "answer": self.answer,
             "rounds": len(self.rounds),
@@ -102,9 +106,7 @@ class Answered:
                     "confidence": decision.confidence,
                     "answer": None if self.declined else finished.answer,
                 }
-                for number, (decision, finished) in enumerate(
-                    zip(self.decisions, self.rounds, strict=True), start=1
-                )
+                for number, (decision, finished) in numbered
             ],
             "passages": [
                 asdict(passage) for finished in self.rounds for passage in finished.passages or ()
@@ -112,10 +114,8 @@ class Answered:
             "usage": {**total_usage(self.rounds), "usd": self.usd},
             "saved_rounds": self.saved_rounds,
             "unasked": self.unasked,
-            "answer_set": None if self.answer_set is None else self.answer_set.to_json(),
-            "samples": None
-            if self.answer_set is None
-            else [list(finished.samples or ()) for finished in self.rounds],
+            "answer_set": held and held.to_json(),
+            "samples": held and [list(finished.samples or ()) for finished in self.rounds],
         }
 
 
@@ -157,11 +157,9 @@ def reads_of(policy: StopPolicy, loop: LoopSettings, choice: AnswerChoice) -> Ro
     """Return the parts of rounds that a policy reads before the end; replay charges them."""
     chooses = choice.rule != "latest"
     of_samples = loop.majority and policy.needs.samples > 0
+    reads = policy.needs.answers or any(spec.answers for spec in policy.specs)
     return RoundReads(
-        answers=chooses
-        or of_samples
-        or policy.needs.answers
-        or any(spec.answers for spec in policy.specs),
+        answers=chooses or of_samples or reads,
         at_end=chooses or policy.facts.coverage is not None or has_confidence(policy),
     )
 
@@ -318,7 +316,8 @@ class LiveLoop:
         question, least = whole_text(question), settings.decline_below
         choice = AnswerChoice.parse(settings.choose).or_own(policy.needs.returns)
         live = watched or Loop.alone(policy, max_rounds=self.loop.rounds)
-        meter = live.spending = Meter(self.model, settings.budgets)
+        window = live.spending.window if live.spending else Window.of(settings.budgets, None)
+        meter = live.spending = Meter(self.model, settings.budgets, window)
         # the model itself is asked: its test call is no part of the answer
         loop = self.loop.settled(self.model)
         decisions: list[Decision] = []
@@ -399,11 +398,8 @@ def _settled(
     chosen: ChosenPolicy, model: ChatModel, settings: AskSettings, tell: Tell
 ) -> tuple[LoopSettings, StopPolicy]:
     """Return the loop's settings for the policy, and the policy fitted to the model's abilities."""
-    needs, for_model, certainty = (
-        chosen.policy.needs,
-        chosen.for_model,
-        settings.loop.get("certainty"),
-    )
+    needs, for_model = chosen.policy.needs, chosen.for_model
+    certainty = settings.loop.get("certainty")
     settles = LOOPS[settings.pipeline_for(chosen.policy)].settles
     if "certainty" not in settles and for_model is None:
         return _loop_settings(chosen, settings), chosen.policy
@@ -424,8 +420,7 @@ def _settled(
 
 
 def _loop_settings(chosen: ChosenPolicy, settings: AskSettings) -> LoopSettings:
-    wanted = chosen.policy.needs.samples
-    name = settings.pipeline_for(chosen.policy)
+    wanted, name = chosen.policy.needs.samples, settings.pipeline_for(chosen.policy)
     kind = LOOPS[name]
     stated = set(settings.loop)
     if unknown := stated - {own.name for own in fields(kind)}:

@@ -118,9 +118,9 @@ class Controller:
         return self._loop.signals
 
     def observe(self, finished: Round) -> Decision:
-        """Take in a finished round and decide.
+        """Take in a finished round and decide; after a stop return the same decision, and count no round.
 
-        After a stop it returns the same decision again and does not count the round.
+        A warning names inputs of the policy's signals that the first round lacks, and a loop that goes on.
 
         Raises
         ------
@@ -128,12 +128,6 @@ class Controller:
             If another thread or task began a question meanwhile: each needs a :meth:`copy`.
         DataError
             If ``finished`` is no :class:`Round`.
-
-        Warns
-        -----
-        SufficeWarning
-            If the first round lacks inputs of the policy's signals, naming both; if a loop goes on after
-            a stop.
         """
         if not isinstance(finished, Round):
             raise DataError(

@@ -76,7 +76,7 @@ class Loop:
         self._ticked = self._took = 0.0
         self.spending: Spending | None = None  # whoever counts what the question costs
         if watch.budgets is not None:
-            self.spending = Spending(watch.budgets)
+            self.spending = Spending(watch.budgets, watch.window)
         self.error: Exception | None = None  # what a later round failed with; None: nothing
         self.explored: bool = watch.mode == "live" and watch.explores(question.id)
         """Whether it runs to the full budget although the policy is live."""
@@ -362,12 +362,8 @@ class Loop:
                 return _budget(decision, f"the budget of {watch.max_rounds} rounds is spent")
         elif decision.stop and not self._stops:
             why = "in shadow" if watch.mode == "shadow" else "exploring"
-            decision = replace(
-                decision,
-                action=Action.CONTINUE,
-                reason=f"{why}, so it goes on; {decision.reason}",
-                stopped_by=None,
-            )
+            said = f"{why}, so it goes on; {decision.reason}"
+            decision = replace(decision, action=Action.CONTINUE, reason=said, stopped_by=None)
         if decision.stop or self.spending is None:
             return decision
         spent, uncounted = self.spending.spent(), self.spending.uncounted
@@ -424,7 +420,6 @@ class Loop:
         raise UsageError("the probe is a coroutine function; await loop.aobserve(..., probe=...)")
 
     def _replace_last(self, draft: Draft | None) -> None:
-        """Set the answer of the last round."""
         if draft is None:
             return
         last = self.rounds[-1]
@@ -453,13 +448,10 @@ class Loop:
                 policy_hash=self.policy_hash,
                 explored=self.explored,
             )
+        kept = asked if veiled is None else veiled.round(self.view)
+        stop = None if watch.policy is None else self.would_stop is not None
         watch.writer.observe(
-            self.question_id,
-            asked if veiled is None else veiled.round(self.view),
-            began=began,
-            took_s=self._took,
-            stop=None if self._watch.policy is None else self.would_stop is not None,
-            score=score,
+            self.question_id, kept, began=began, took_s=self._took, stop=stop, score=score
         )
 
     def restate(self, question: str) -> None:
@@ -562,9 +554,8 @@ class Loop:
 
 
 def _budget(decision: Decision, why: str) -> Decision:
-    return replace(
-        decision, action=Action.STOP, reason=f"{why}; {decision.reason}", stopped_by="budget"
-    )
+    said = f"{why}; {decision.reason}"
+    return replace(decision, action=Action.STOP, reason=said, stopped_by="budget")
 
 
 def _draft_of(given: Any, begun: float) -> Draft:

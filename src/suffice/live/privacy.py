@@ -251,11 +251,6 @@ def _redacted(traces: TraceSet, privacy: Privacy, score: RedactedScore) -> Itera
 
 
 def _scores(record: QuestionRecord, score: RedactedScore) -> dict[int, float]:
-    """Return the score of every answer, if there are gold answers."""
-    if not record.gold.answers:
-        return {}
-    answers = enumerate((held.answer for held in record.rounds), start=1)
-    scored = {n: _SCORES[score](a, record.gold.answers) for n, a in answers if a is not None}
-    if record.closed_book is not None and record.closed_book.answer is not None:
-        scored[0] = _SCORES[score](record.closed_book.answer, record.gold.answers)
-    return scored
+    gold, rounds = record.gold.answers, enumerate((record.closed_book, *record.rounds))
+    answers = {number: held.answer for number, held in rounds if held is not None}
+    return {n: _SCORES[score](a, gold) for n, a in answers.items() if gold and a is not None}

@@ -17,7 +17,7 @@ from suffice.errors import SufficeWarning, UsageError
 from suffice.live.loop import OWN_ID, Loop
 from suffice.live.privacy import Privacy, Texts, without_secrets
 from suffice.live.requirements import has_confidence
-from suffice.live.watching import Budgets, Mode, Watching, ended
+from suffice.live.watching import Budgets, Mode, Watching, Window, ended
 from suffice.options import settings_of
 from suffice.policies.policy_file import PolicyFile, policy_hash
 from suffice.scoring import AnswerChoice
@@ -61,8 +61,7 @@ class Watch:
         drawn by the question's id. These questions keep measuring the loss of stopping.
     max_rounds
         The full budget; it ends a loop in every mode. ``None``: in ``live`` the policy file's. In ``shadow``
-        the file's budget ends no loop; a loop that goes past it raises one warning. Give ``max_rounds`` too
-        if it should end loops there.
+        the file's budget ends no loop; one warning names the first loop that goes past it.
     budgets
         Further limits. They end a loop in every mode.
     answer
@@ -163,6 +162,7 @@ class Watch:
             document = self._document(answer, run or {})
             watching.writer = LoopRecord(place, document, durable=durable)
             weakref.finalize(watching, _left_behind, watching.writer)
+        watching.window = Window.of(watching.budgets, watching.writer)
 
     @property
     def policy(self) -> StopPolicy | None:
@@ -202,15 +202,9 @@ class Watch:
     ) -> Loop:
         """Return the loop of one question; enter it with ``with`` or ``async with``.
 
-        Parameters
-        ----------
-        text
-            The question's text.
-        question_id
-            Its id in the record, with a number appended if the record has that id already; ``None``: a new
-            id. :attr:`Loop.question_id` holds it once the question is entered.
-        question_type, split, gold_answers, gold_passage_ids
-            Columns of the record. No policy sees them.
+        ``question_id`` is its id in the record, with a number appended if that is taken; ``None``: a new id.
+        :attr:`Loop.question_id` holds it once the question is entered. No policy sees the type, split, gold
+        answers and gold passage ids: they are columns of the record.
 
         Raises
         ------
@@ -238,18 +232,9 @@ class Watch:
         question_type: str | None = None,
         score: float | None = None,
     ) -> None:
-        """Label a recorded question later.
+        """Label a recorded question later, by its id in the record: :attr:`Loop.question_id`.
 
-        Parameters
-        ----------
-        question_id
-            Its id in the record, see :attr:`Loop.question_id`.
-        gold_answers
-            Accepted answers.
-        question_type
-            Its type.
-        score
-            The score of the returned answer, in [0, 1].
+        ``gold_answers`` are the accepted answers; ``score`` is that of the returned answer, in [0, 1].
 
         Raises
         ------

@@ -59,6 +59,7 @@ class Watching:
     budgets: Budgets | None = None
     choice: AnswerChoice = field(default_factory=AnswerChoice)
     writer: LoopRecord | None = None
+    window: Window | None = None
     privacy: Privacy | None = None
     under_way: set[str] = field(default_factory=set)
     counts: dict[str, int] = field(default_factory=dict)
@@ -128,8 +129,14 @@ class Watching:
             self.warn(
                 "record",
                 f"loops are not recorded: {self.writer.problem}. The loops go on; rounds that are not "
-                "written by the end are lost, and lost_rounds counts them",
+                "written by the end are lost, and lost_rounds counts them"
+                + (
+                    "" if self.window is None else ". Meanwhile usd_per_day sees no loops of others"
+                ),
             )
+        if self.window is not None and self.window.uncounted:
+            said = f"{self.window.uncounted:,} rounds of others in the record have no token counts"
+            self.warn("window", f"{said}, so usd_per_day lacks them: give observe(usage=...) there")
 
 
 def ended(writer: LoopRecord) -> str:
@@ -185,12 +192,11 @@ class Budgets:
 
     Parameters
     ----------
-    tokens
-        Prompt and generated tokens of all calls.
-    seconds
-        Since the question was asked.
-    usd
-        US dollars, by ``prices``.
+    tokens, seconds, usd
+        Of a question: prompt and generated tokens of all calls, seconds since it was asked, US dollars.
+    usd_per_day
+        US dollars in the last 24 hours, to the minute, of all loops in the watch's record, whatever process
+        they run in. Once they are spent, a question ends after its first round.
     prices
         Prices of tokens, calls, retrievals and reranker calls.
     tools
@@ -200,21 +206,24 @@ class Budgets:
     Raises
     ------
     UsageError
-        When built: for a limit that is not above 0, or ``usd`` without prices.
+        When built: for a limit that is not above 0, or US dollars without prices. ``usd_per_day`` needs a
+        :class:`Watch` with a record.
     """
 
     tokens: int | None = None
     seconds: float | None = None
     usd: float | None = None
+    usd_per_day: float | None = None
     prices: Prices | None = None
     tools: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        named = {name: getattr(self, name) for name in ("tokens", "seconds", "usd")}
+        limits = ("tokens", "seconds", "usd", "usd_per_day")
+        named = {name: getattr(self, name) for name in limits}
         for name, limit in {**named, **self.tools}.items():
             if limit is not None and not 0 < limit < math.inf:
                 raise UsageError(f"a budget must be a number above 0, found {limit!r} {name}")
-        if self.usd is not None and self.prices is None:
+        if self.prices is None and (self.usd, self.usd_per_day) != (None, None):
             raise UsageError(
                 "a budget in US dollars needs prices: --price-model MODEL, or "
                 "--prices input=0.15,output=0.60 (USD per million tokens)"
@@ -226,44 +235,48 @@ class Spending:
 
     ends_uncounted = False  # whether a budget that cannot be kept ends the loop, or is warned of
 
-    def __init__(self, budgets: Budgets) -> None:
-        self._budgets = budgets
+    def __init__(self, budgets: Budgets, window: Window | None = None) -> None:
+        self._budgets, self.window = budgets, window
         self._tariffs = () if budgets.prices is None else budgets.prices.tariffs
         self._started = time.perf_counter()
         self.counted: bool = True  # whether the tokens of all calls are known
         self.tokens: int = 0
-        self._usd = 0.0
+        self.paid: float = 0.0  # US dollars, as far as tokens are counted
         self._called: Counter[str] = Counter()  # rounds by tool
 
     @property
     def usd(self) -> float | None:
         """Dollars so far; ``None`` without prices, or without token counts."""
-        return self._usd if self._tariffs and self.counted else None
+        return self.paid if self._tariffs and self.counted else None
 
-    def add_calls(self, calls: Usage, *, prompts: int = 1) -> None:
-        """Count calls with all their tokens; the server evaluated ``prompts`` of equal length."""
-        if calls.prompt_tokens is None or calls.completion_tokens is None:
-            self.counted = False
-        prompt, completion = calls.prompt_tokens or 0, calls.completion_tokens or 0
-        cached = min(calls.cached_tokens or 0, prompt)  # not reported: all of it is paid in full
+    def add_calls(self, calls: int, *tokens: int | None, prompts: int = 1) -> None:
+        """Count calls by prompt, cached and generated tokens; ``prompts`` of equal length were evaluated."""
+        self.counted &= tokens[0] is not None and tokens[2] is not None
+        prompt, cached, completion = (known or 0 for known in tokens)
+        cached = min(cached, prompt)  # not reported: all of it is paid in full
         self.tokens += prompt + completion
         tariff: Tariff | None = None
         for above, dearer in self._tariffs:
             tariff = dearer if prompt > above * prompts else tariff
         if tariff is not None:
-            self._usd += (
+            self._pay(
                 (prompt - cached) * tariff.prompt
                 + cached * tariff.cached
                 + completion * tariff.completion
-                + (calls.llm_calls or 0) * tariff.call
+                + calls * tariff.call
             )
+
+    def _pay(self, usd: float) -> None:
+        self.paid += usd
+        if self.window is not None:
+            self.window.pay(usd)
 
     def add_lookups(self, usage: Usage) -> None:
         """Count a round's usage apart from model calls."""
         if self._tariffs:
             _, tariff = self._tariffs[0]
-            self._usd += (usage.retrievals or 0) * tariff.retrieval
-            self._usd += (usage.rerank_calls or 0) * tariff.rerank
+            lookups, reranked = usage.retrievals or 0, usage.rerank_calls or 0
+            self._pay(lookups * tariff.retrieval + reranked * tariff.rerank)
 
     def add_tools(self, action: str | None) -> None:
         """Count the tools that a round's action names."""
@@ -279,8 +292,8 @@ class Spending:
         for kind, calls in parts.items():
             if calls:
                 names = ("prompt_tokens", "cached_tokens", "completion_tokens")
-                tokens = {name: getattr(usage, f"{kind}{name}") for name in names}
-                self.add_calls(Usage(llm_calls=calls, **tokens), prompts=calls)
+                tokens = (getattr(usage, f"{kind}{name}") for name in names)
+                self.add_calls(calls, *tokens, prompts=calls)
         self.add_lookups(usage)
 
     def spent(self) -> str | None:
@@ -289,7 +302,7 @@ class Spending:
         limits = (
             ("seconds", budgets.seconds, time.perf_counter() - self._started),
             ("tokens", budgets.tokens, self.tokens if self.counted else 0),
-            ("USD", budgets.usd, self._usd if self.counted else 0.0),
+            ("USD", budgets.usd, self.paid if self.counted else 0.0),
         )
         for unit, limit, used in limits:
             if limit is not None and used >= limit:
@@ -297,17 +310,83 @@ class Spending:
         for tool, most in budgets.tools.items():
             if self._called[tool] >= most:
                 return f"the budget of {most:g} rounds with the tool {tool!r} is spent"
-        return None
+        return None if self.window is None else self.window.spent()
 
     @property
     def uncounted(self) -> str | None:
         """The budget that cannot be checked, in words; ``None``: all can."""
-        for unit, limit in (("tokens", self._budgets.tokens), ("USD", self._budgets.usd)):
+        budgets = self._budgets
+        dollars = ("USD", budgets.usd), ("USD in 24 hours", budgets.usd_per_day)
+        for unit, limit in (("tokens", budgets.tokens), *dollars):
             if limit is not None and not self.counted:
-                return (
-                    f"the server counts no tokens, so a budget of {limit:g} {unit} cannot be kept"
-                )
+                return f"the server counts no tokens: a budget of {limit:g} {unit} cannot be kept"
         return None
+
+
+_DAY_MIN, _MOST_MIN = 1_440, 4_000  # minutes of the window; more are kept in case the clock is set
+
+
+class Window:
+    """US dollars of the last 24 hours: this watch's as they are spent, those of others from the record."""
+
+    def __init__(self, budgets: Budgets, limit: float, record: LoopRecord) -> None:
+        self._budgets, self._limit, self._record = budgets, limit, record
+        self.uncounted: int = 0  # rounds of others without token counts
+        self._read()  # the whole day, so that no question waits for it
+
+    @classmethod
+    def of(cls, budgets: Budgets | None, record: LoopRecord | None) -> Window | None:
+        """Return the window of a watch with a record; ``None``: no such budget."""
+        if budgets is None or budgets.usd_per_day is None:
+            return None
+        if record is None:
+            raise UsageError(
+                "usd_per_day counts the loops of a record, and none is given: "
+                "Watch(record=FILE.db, budgets=...), or suffice serve --record FILE.db"
+            )
+        return cls(budgets, budgets.usd_per_day, record)
+
+    def pay(self, usd: float) -> None:
+        """Count what this watch spends now."""
+        with self._record.lock:
+            self._record.check_process()
+            self._add(int(time.time() // 60), usd)
+
+    def spent(self) -> str | None:
+        """Return the spent budget in words; ``None``: it is not spent, as far as known."""
+        with self._record.lock:
+            self._read()
+            minutes, now = self._record.minutes, int(time.time() // 60)
+            for ahead in [minute for minute in minutes if minute > now]:  # a clock was wrong
+                self._add(now, minutes.pop(ahead))
+            used = sum(usd for minute, usd in minutes.items() if minute >= now - _DAY_MIN)
+        if used < self._limit:
+            return None
+        return (
+            f"the budget of {self._limit:g} USD in 24 hours is spent: {used:.4g} USD by all loops of the "
+            "record; wait, or raise usd_per_day"
+        )
+
+    def _add(self, minute: int, usd: float) -> None:
+        minutes = self._record.minutes
+        minutes[minute] = minutes.get(minute, 0.0) + usd
+        if len(minutes) > _MOST_MIN:
+            del minutes[next(iter(minutes))]
+
+    def _read(self) -> None:
+        since, theirs = time.time() - 60 * _DAY_MIN, Spending(self._budgets)
+        for question, turn, number, moment, usage in self._record.usage_of_others(since):
+            running = self._record.running
+            before, theirs.counted = theirs.paid, True
+            theirs.add_round(usage)
+            minute, usd = int(moment // 60), theirs.paid - before
+            if turn:  # its last round may have changed at the end
+                for _, then, paid in running.pop(question, ()):
+                    self._add(then, -paid)
+                self.uncounted += moment > since and not theirs.counted
+            else:
+                running.setdefault(question, []).append((number, minute, usd))
+            self._add(minute, usd)
 
 
 class Meter(Spending):
@@ -315,8 +394,8 @@ class Meter(Spending):
 
     ends_uncounted = True
 
-    def __init__(self, model: ChatModel, budgets: Budgets) -> None:
-        super().__init__(budgets)
+    def __init__(self, model: ChatModel, budgets: Budgets, window: Window | None = None) -> None:
+        super().__init__(budgets, window)
         self._model, self.api = model, model.api
         self.name: str = model.name
 
@@ -324,14 +403,8 @@ class Meter(Spending):
         """Call the model and count."""
         with may_be_cut():
             reply = self._model.generate(request)
-            self.add_calls(
-                Usage(
-                    llm_calls=len(reply.completions),
-                    prompt_tokens=reply.prompt_tokens,
-                    cached_tokens=reply.cached_tokens,
-                    completion_tokens=reply.completion_tokens,
-                )
-            )
+            tokens = reply.prompt_tokens, reply.cached_tokens, reply.completion_tokens
+            self.add_calls(len(reply.completions), *tokens)
         return reply
 
     def add_round(self, usage: Usage) -> None:

@@ -213,6 +213,7 @@ class Service:
             mode="live",
             explore=self._explored(live.policy, live.loop.rounds),
             max_rounds=live.loop.rounds,
+            budgets=ground.settings.budgets,
             answer=ground.settings.choose,
             run=run,
         )
@@ -285,7 +286,6 @@ class Service:
         return under_way
 
     def tell(self, ended: QuestionEnded) -> None:
-        """Tell the observers; log one that fails."""
         for observer in self.observers:
             try:
                 observer.on(ended)
@@ -308,7 +308,6 @@ class Service:
 
 
 def _for_request(live: LiveLoop, wanted: Wanted) -> LiveLoop:
-    """Return a copy of the loop with the limits of one request."""
     rounds, usd = wanted.max_rounds, wanted.budget_usd
     if rounds is not None:
         if rounds > live.loop.rounds:

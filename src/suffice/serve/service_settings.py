@@ -58,8 +58,6 @@ class ModelSettings(_Table):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankingSettings(_Table):
-    """The retriever and its models."""
-
     retriever: Annotated[str, Option(help="retriever, as in suffice ask", metavar="X")] = "bm25"
     encoder: Annotated[
         str | None,
@@ -120,8 +118,6 @@ class AnswerSettings(_Table):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceSettings(_Table):
-    """Prices of tokens and calls."""
-
     price_model: Annotated[
         str | None, Option(help="model to price tokens by, from genai-prices", metavar="M")
     ] = None
@@ -151,6 +147,14 @@ class BudgetSettings(PriceSettings):
     ] = None
     usd: Annotated[
         float | None, Option(name="budget_usd", help="most US dollars, by prices", metavar="U")
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedBudgets(BudgetSettings):
+    usd_per_day: Annotated[
+        float | None,
+        Option(name="budget_usd_per_day", help="most US dollars of --record in 24 h", metavar="U"),
     ] = None
 
 
@@ -268,15 +272,13 @@ class LoopSettings(_Table):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeSettings(_Table):
-    """All settings of the service."""
-
     host: Annotated[str, Option(help="address to listen at", metavar="HOST")] = "127.0.0.1"
     port: Annotated[int, Option(help="port to listen at; 0: any free one", at_least=0)] = 8642
     policies: Mapping[str, str] = field(default_factory=dict)
     model: ModelSettings = field(default_factory=ModelSettings)
     retrieval: RetrievalSettings = field(default_factory=RetrievalSettings)
     answers: AnswerSettings = field(default_factory=AnswerSettings)
-    budgets: BudgetSettings = field(default_factory=BudgetSettings)
+    budgets: ServedBudgets = field(default_factory=ServedBudgets)
     record: RecordSettings = field(default_factory=RecordSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
     loops: LoopSettings = field(default_factory=LoopSettings)

@@ -8,17 +8,26 @@ import platform
 import sqlite3
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suffice.errors import StorageError, SufficeError
 from suffice.trace.durable import process_of
-from suffice.trace.engines import Refused
-from suffice.trace.rounds.records import POLICY_STOP, Gold, Question, Round, StoppedBy, as_document
+from suffice.trace.engines import NothingThere, Refused
+from suffice.trace.rounds.records import (
+    POLICY_STOP,
+    Gold,
+    Question,
+    Round,
+    StoppedBy,
+    Usage,
+    as_document,
+)
 from suffice.trace.store import BUSY_S, END, Connection, Store, end_all, free_id
 
 if TYPE_CHECKING:
@@ -101,6 +110,12 @@ _ROUND = (
 _HAS_ROUND = "SELECT 1 FROM rounds JOIN questions ON number = question WHERE id = ? AND run = ? AND round = ?"
 _HAS_ENDED = "SELECT 1 FROM questions WHERE id = ? AND run = ? AND turn IS NOT NULL"
 _LAST = f"UPDATE rounds SET content = ? WHERE question = {_OWN} AND round = ?"  # noqa: S608
+_PAST = "SELECT round, time, content FROM rounds WHERE question = ? AND round > ? ORDER BY round"
+_OTHERS = (
+    "SELECT number, coalesce(turn, 0), coalesce((SELECT max(round) FROM rounds WHERE question = number), 0) "
+    "FROM questions WHERE (turn IS NULL OR (turn > ? AND ended > ?)) "
+    "AND run NOT IN (SELECT number FROM runs WHERE token = ?)"
+)
 
 
 class LoopRecord:
@@ -112,7 +127,9 @@ class LoopRecord:
     """
 
     def __init__(self, place: Path, run: Mapping[str, Any], *, durable: bool = False) -> None:
+        self.place = place
         self._store = Store(place, durable=durable, stays=True)
+        self.lock = self._store.lock  # free after a fork
         self._document = json.dumps(run)
         self.problem: str | None = None
         self.closed: bool = False
@@ -123,7 +140,10 @@ class LoopRecord:
     def _begin(self) -> None:
         """Begin work in this process, perhaps after a fork."""
         self._pid = os.getpid()
-        self._token = uuid.uuid4().hex
+        self.token: str = uuid.uuid4().hex  # another one after a fork
+        self.minutes: dict[int, float] = {}  # what a budget a day counts, by minute
+        self._turn = 0  # up to which ended questions of others were read
+        self.running: dict[int, list[tuple[int, int, float]]] = {}  # their round, minute and price
         self.lost: Lost = Lost()
         self._open: dict[str, tuple[int, Round]] = {}  # how many rounds, and the last as recorded
         self._waiting: list[_Entry] = []
@@ -131,21 +151,22 @@ class LoopRecord:
         self._again_at: float | None = None  # when what failed is tried again
         self._run: int | None = None  # its number, once that is written
 
-    def _check_process(self) -> None:
+    def check_process(self) -> None:
+        """Begin anew after a fork."""
         if os.getpid() != self._pid:
             self._begin()
 
     @property
     def failing(self) -> bool:
         """Whether the last write failed and still fails."""
-        with self._store.lock:
+        with self.lock:
             self._again_at = None if self._again_at is None else 0.0
             return not (self.closed or self.flush())
 
     # --- what loops tell -----------------------------------------------------------------------------
     def settle(self, wanted: str) -> str:
         """Return the id, with a number if it is taken, and reserve it."""
-        with self._store.lock:
+        with self.lock:
             writable = not self.closed and self.flush()
             held = {entry.question for entry in self._waiting} | self._open.keys()
             for write in (True, False) if writable else (False,):
@@ -184,8 +205,8 @@ class LoopRecord:
         score: float | None,
     ) -> None:
         """Record a round; ``began`` comes with the first one, ``stop`` is the policy's decision."""
-        with self._store.lock:
-            self._check_process()
+        with self.lock:
+            self.check_process()
             usage, signals, now = finished.usage, finished.signals, time.time()
             if stop is not None:
                 signals = {**signals, POLICY_STOP: float(stop)}
@@ -207,8 +228,8 @@ class LoopRecord:
 
     def end(self, name: str, stopped_by: StoppedBy | None, last: Round | None = None) -> bool:
         """Record the end; ``last`` replaces the last round. Return whether a kill would lose nothing."""
-        with self._store.lock:
-            self._check_process()
+        with self.lock:
+            self.check_process()
             number, recorded = self._open.pop(name, (0, None))
             statements: list[_Statement] = []
             if last is not None and recorded is not None:
@@ -222,6 +243,31 @@ class LoopRecord:
                 return False
             return self._put(entry)
 
+    def usage_of_others(self, since: float) -> Iterator[tuple[int, int, int, float, Usage]]:
+        """Yield question, turn, round, time and usage of other writers' rounds; nothing while writes fail.
+
+        Of questions that ended since the last call and a moment all rounds, of running ones (turn 0) those
+        that ``running`` lacks.
+        """
+        with self.lock:
+            self.check_process()
+            if self.closed or self._again_at is not None:
+                return
+            begun = time.monotonic()
+            try:
+                with suppress(NothingThere), self._store.transaction(write=False) as connection:
+                    (last,) = connection.execute("SELECT max(turn) FROM questions").fetchone()
+                    questions = connection.execute(_OTHERS, (self._turn, since, self.token))
+                    for number, turn, most in sorted(questions.fetchall(), key=itemgetter(1)):
+                        past = 0 if turn else max(self.running.get(number, ()), default=(0,))[0]
+                        rows = () if most <= past else connection.execute(_PAST, (number, past))
+                        for row in [(at, moment, _usage(content)) for at, moment, content in rows]:
+                            yield number, turn, *row
+                        self._turn = turn or self._turn
+                    self._turn = last or 0
+            except _FAILURES as error:
+                self._failed(error, time.monotonic() - begun)
+
     def label(self, label: Label) -> None:
         """Label a question, see :meth:`Store.label`; waiting rounds are written first."""
         self.flush()
@@ -229,7 +275,7 @@ class LoopRecord:
 
     def close(self) -> None:
         """End running questions as unfinished; rounds that cannot be written now are lost."""
-        with self._store.lock:
+        with self.lock:
             if self.closed:
                 return
             self._again_at = None
@@ -243,12 +289,12 @@ class LoopRecord:
 
     # --- writing -------------------------------------------------------------------------------------
     def _put(self, entry: _Entry) -> bool:
-        with self._store.lock:
+        with self.lock:
             if self.closed:
                 self.problem = self.problem or "it was closed"
                 self._lose([entry])
                 return False
-            self._check_process()
+            self.check_process()
             self._waiting.append(entry)
             self._bytes += entry.bytes
             return self.flush()
@@ -259,8 +305,8 @@ class LoopRecord:
 
     def flush(self) -> bool:
         """Write waiting entries; return whether none is left."""
-        with self._store.lock:
-            self._check_process()
+        with self.lock:
+            self.check_process()
             store, begun = self._store, time.monotonic()
             if self._again_at is not None and begun < self._again_at:
                 return False
@@ -321,13 +367,13 @@ class LoopRecord:
     def _own_run(self, connection: Connection) -> int:
         """Return the number of this run; the first write announces it and ends runs of dead processes."""
         run, number = self._run, "SELECT number FROM runs WHERE token = ?"
-        if run is None and (found := connection.execute(number, (self._token,)).fetchone()) is None:
+        if run is None and (found := connection.execute(number, (self.token,)).fetchone()) is None:
             self._store.end_the_dead(connection)
-            row = (self._token, self._document, platform.node(), process_of(os.getpid()))
+            row = (self.token, self._document, platform.node(), process_of(os.getpid()))
             connection.execute(
                 "INSERT INTO runs (token, document, host, process) VALUES (?, ?, ?, ?)", row
             )
-            found = connection.execute(number, (self._token,)).fetchone()
+            found = connection.execute(number, (self.token,)).fetchone()
         run = int(found[0]) if run is None else run
         self._store.engine.hold(run)
         return run
@@ -336,9 +382,9 @@ class LoopRecord:
         """Write running questions again after somebody removed the store; ended ones are lost."""
         if old is None:
             return
-        self._run = None
+        self._run, self._turn, self.running = None, 0, {}
         (run,) = old.execute(
-            "SELECT max(number) FROM runs WHERE token = ?", (self._token,)
+            "SELECT max(number) FROM runs WHERE token = ?", (self.token,)
         ).fetchone()
         ended = old.execute(
             "SELECT id, (SELECT count(*) FROM rounds WHERE question = number) FROM questions "
@@ -369,6 +415,11 @@ def _beginning(name: str, began: Begun, now: float) -> list[_Statement]:
     told = (asked.text, asked.type, asked.split, asked.group, *lists)
     drawn = (began.policy_hash, began.propensity, int(began.explored), now)
     return [(_FORGET, (name, _RUN)), (_BEGIN, (name, _RUN, *told, *drawn))]
+
+
+def _usage(content: str) -> Usage:
+    counts: Mapping[str, Any] = json.loads(content).get("usage", {})
+    return Usage(**{name: count for name, count in counts.items() if isinstance(count, int)})
 
 
 def _content(finished: Round) -> str:

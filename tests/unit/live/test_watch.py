@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import multiprocessing
 import subprocess
 import sys
 import textwrap
+import time
+import warnings
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +17,7 @@ from typing import Any
 
 import pytest
 
+import suffice
 from suffice.costs.prices import Prices
 from suffice.costs.usage import cost_matrix
 from suffice.errors import DataError, SufficeWarning, UsageError
@@ -26,11 +30,13 @@ from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.policy_file import policy_hash, save_policy
 from suffice.policies.rules.policy import Rule
 from suffice.policies.unfitted import FixedPolicy
+from suffice.testing.models import ScriptedModel
 from suffice.trace.engines import SQLite
 from suffice.trace.rounds.derive import TraceFilter, filter_traces
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.records import Draft, LoopView, QuestionRecord, Usage
+from suffice.trace.rounds.records import Draft, LoopView, Passage, QuestionRecord, Usage
 from suffice.trace.rounds.schema import QUESTIONS
+from suffice.trace.store import Store
 from suffice.trace.stored_file import schema_of
 
 STABLE = Rule(rule="answer_stable")
@@ -614,3 +620,132 @@ def test_a_tool_has_a_budget_of_its_own(tmp_path: Path) -> None:
         assert (loop.stopped_by, "'search'" in loop.reason) == ("budget", True)
     with pytest.raises(UsageError, match="search"):
         Budgets(tools={"search": 0})
+
+
+# --- a budget of all loops in a day ----------------------------------------------------------------
+DOLLAR = {"prompt_tokens": 1_000_000, "completion_tokens": 0}
+
+
+def a_day(usd: float) -> Budgets:
+    """A round with the usage of a dollar costs one."""
+    return Budgets(usd_per_day=usd, prices=Prices(input=1, cached=1, output=1))
+
+
+def spend(place: str | Path, usd: float, rounds: int = 1) -> Loop:
+    """A question of a new watch, a dollar a round."""
+    with Watch(record=place, budgets=a_day(usd)) as watch, watch.question("?") as loop:
+        while not loop.done and len(loop.rounds) < rounds:
+            loop.observe(answer="Oslo", usage=DOLLAR)
+    return loop
+
+
+def _spend_all(place: str, told: Any) -> None:
+    watch, rounds = Watch(record=place, budgets=a_day(20)), 0
+    while True:
+        with watch.question("?") as loop:
+            while not loop.done and len(loop.rounds) < 3:
+                loop.observe(answer="Oslo", usage=DOLLAR)
+        rounds += len(loop.rounds)
+        if loop.stopped_by == "budget":
+            break
+    told.put((rounds, loop.reason))
+
+
+def test_processes_stop_together_at_the_limit_of_a_day(place: str) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    told = spawn.Queue()
+    children = [spawn.Process(target=_spend_all, args=(place, told)) for _ in range(2)]
+    for child in children:
+        child.start()
+    spent = [told.get(timeout=60) for _ in children]
+    for child in children:
+        child.join(60)
+    assert 20 <= sum(rounds for rounds, _ in spent) <= 22  # each may have one under way
+    assert all("20 USD in 24 hours" in reason for _, reason in spent)
+    late = spend(place, 20, rounds=3)
+    assert (late.stopped_by, len(late.rounds), late.answer) == ("budget", 1, "Oslo")
+
+
+def test_running_loops_of_others_count_as_they_go_and_once(place: str) -> None:
+    first, second = (Watch(record=place, budgets=a_day(usd)) for usd in (99, 6))
+    with second.question("?") as here:
+        with first.question("?") as there:
+            there.observe(answer="Oslo", usage=DOLLAR)
+            there.observe(passages=["Skien"], usage=DOLLAR)
+            assert not here.observe(answer="Oslo", usage=DOLLAR).stop
+            there.answered("Skien", usage=DOLLAR)
+        assert not here.observe(answer="Oslo", usage=DOLLAR).stop  # 3 there, 2 here
+        assert here.observe(answer="Oslo", usage=DOLLAR).stopped_by == "budget"
+
+
+@pytest.mark.parametrize(("hours", "stops"), [(-25, False), (-23, True), (9_000, True)])
+def test_what_is_older_than_a_day_does_not_count(hours: float, stops: bool, tmp_path: Path) -> None:
+    spend(tmp_path, 99, rounds=3)
+    with Store(tmp_path / "record.db").transaction() as database:
+        moment = time.time() + 3_600 * hours
+        database.execute("UPDATE rounds SET time = ?", (moment,))
+        database.execute("UPDATE questions SET ended = ?", (max(moment, time.time()),))
+    assert (spend(tmp_path, 3).stopped_by == "budget") is stops
+
+
+def test_a_clock_that_is_set_loses_and_repeats_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = ahead = time.time()
+    monkeypatch.setattr(time, "time", lambda: ahead)
+    watch, other = (Watch(record=tmp_path, budgets=a_day(usd)) for usd in (8, 99))
+    stops = []
+    for hours in (0, 10_000, -5, 30):
+        ahead = now + 3_600 * hours
+        for one in (other, watch):
+            with one.question("?") as loop:
+                stops.append(loop.observe(answer="Oslo", usage=DOLLAR).stop)
+                if hours == -5 and one is watch:  # all of 6 stand in the last day
+                    stops.append(loop.observe(answer="Oslo", usage=DOLLAR).stop)
+                    stops.append(loop.observe(answer="Oslo", usage=DOLLAR).stop)
+    assert stops == [False] * 7 + [True, False, False]
+
+
+@pytest.mark.parametrize("trouble", ["deleted", "full"])
+def test_a_day_is_counted_on_when_the_record_fails(
+    trouble: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spend(tmp_path, 99, rounds=2)
+    watch = Watch(record=tmp_path, budgets=a_day(5))
+    with watch.question("?") as loop:
+        loop.observe(answer="Oslo", usage=DOLLAR)
+    if trouble == "deleted":
+        for file in tmp_path.iterdir():
+            file.unlink()
+    else:
+        monkeypatch.setattr(SQLite, "begin", refusing)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        stops = []
+        for _ in range(3):
+            with watch.question("?") as loop:
+                stops.append(loop.observe(answer="Oslo", usage=DOLLAR).stop)
+    assert stops == [False, True, True]
+    assert len([one for one in said if one.category is SufficeWarning]) == 1
+    with pytest.warns(SufficeWarning, match="not in the record"):
+        watch.close()
+
+
+def test_a_day_that_cannot_be_counted_is_refused_or_said_once(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="prices"):
+        Budgets(usd_per_day=1)
+    for refused in (
+        lambda: Watch(budgets=a_day(1)),
+        lambda: suffice.ask(
+            "?", [Passage(id="p", text="Skien")], ScriptedModel(str), budgets=a_day(1)
+        ),
+    ):
+        with pytest.raises(UsageError, match="record="):
+            refused()
+    with Watch(record=tmp_path) as watch, watch.question("?") as loop:
+        loop.observe(answer="Oslo")
+    watch = Watch(record=tmp_path, budgets=a_day(1))
+    with pytest.warns(SufficeWarning, match="1 rounds of others"), watch.question("?") as loop:
+        loop.observe(answer="Oslo", usage={"prompt_tokens": 1, "completion_tokens": 1})
+    with watch.question("?") as loop, pytest.warns(SufficeWarning, match="USD in 24 hours"):
+        loop.observe(answer="Oslo")

@@ -9,7 +9,7 @@ from tests.serving import Heard, chat, client, service
 
 from suffice.contracts import Generation, GenerationRequest
 from suffice.costs.prices import parse_prices
-from suffice.errors import BackendError
+from suffice.errors import BackendError, UsageError
 from suffice.live.answering import AskSettings
 from suffice.live.watching import Budgets
 from suffice.testing.models import Failures, ScriptedModel
@@ -57,6 +57,18 @@ def test_policy_and_limits_of_a_request_are_its_own() -> None:
     assert kept.live is not None
     assert kept.live.settings.budgets.usd is None
     assert kept.max_rounds == 5
+
+
+def test_all_questions_of_a_record_share_the_dollars_of_a_day(tmp_path: Path) -> None:
+    limit = Budgets(usd_per_day=0.4, prices=parse_prices("input=0,output=0,call=0.1"))
+    settings = AskSettings(budgets=limit)
+    with pytest.raises(UsageError, match="--record"):
+        service(settings=settings)
+    with client(service(settings=settings, record=tmp_path)) as asked:
+        names = ("stable", "two", "stable")
+        told = [chat(asked, model=name).json()["suffice"] for name in names]
+    assert [one["stopped_by"] for one in told] == ["policy", "policy", "budget"]
+    assert "24 hours" in told[-1]["stop_reason"]
 
 
 def lines_of(reply: Any) -> list[dict[str, Any]]:

@@ -56,14 +56,6 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "live.db"
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def place(request: pytest.FixtureRequest) -> str:
-    """A store of either kind."""
-    if request.param == "postgresql":
-        return str(request.getfixturevalue("database"))
-    return str(request.getfixturevalue("file"))
-
-
 def record(file: str | Path, count: int = 3, *, name: str = "q", **settings: object) -> None:
     """Questions of two rounds each."""
     with Watch(record=file, **settings) as watch:  # type: ignore[arg-type]

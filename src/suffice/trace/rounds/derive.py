@@ -238,7 +238,7 @@ def _names(meaning: str) -> Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceFilter:
-    """The questions and rounds to keep; all conditions hold together.
+    """The questions and rounds to keep; all conditions hold together, as the options' help tells them.
 
     ``split``, ``type``, ``group``, ``dataset``, ``model`` and ``pipeline`` are names, one or several; the
     last three are read from a column of that name, else from the run document of the file. ``ids`` and
