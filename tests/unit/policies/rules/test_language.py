@@ -299,7 +299,7 @@ def test_connectives_by_truth_table() -> None:
 def test_needs_name_each_signal_once() -> None:
     needs = rule_needs("b and a or b > 1 and calibrated(c) > 0.2 and calibrated(a) > base_rate()")
     assert needs.signals == ("b", "a", "c")
-    assert needs.calibrated == ("c", "a")
+    assert [part.key for part in needs.calibrated] == ["c", "a"]
     assert needs.base_rate
     assert needs.fitting
     assert not rule_needs("a and round > 1").fitting
