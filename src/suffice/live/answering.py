@@ -59,34 +59,14 @@ CANNOT_ANSWER = "cannot answer"
 class Answered:
     """An answer with the rounds behind it.
 
-    Parameters
-    ----------
-    answer
-        The answer of round ``answer_round``, or :data:`DECLINED`, or :data:`CANNOT_ANSWER`.
-    rounds
-        All rounds of the loop.
-    decisions
-        ``decisions[t - 1]`` is the decision after round t.
-    stopped_by
-        ``policy``, ``budget``, ``end`` (of the passages), or ``error`` (after at least one round).
-    reason
-        The reason of the stop in words.
-    answer_round
-        From 1.
-    confidence
-        The policy's confidence in that round; ``None``: undefined, or the policy has none.
-    declined
-        Whether the confidence was too low, or the policy's answer set is empty.
-    answer_set
-        The answer set, if the policy promises one; ``None``: another policy.
-    usd
-        Its cost in dollars; ``None`` without prices.
-    saved_rounds
-        The rounds left of the full budget, as far as passages were left.
-    unasked
-        Number of rounds without a call for an answer, since nothing reads it: their ``answer`` is ``None``.
-    notes
-        Sentences that a reader must know about the loop.
+    ``answer`` is that of round ``answer_round`` (from 1), or :data:`DECLINED`, or :data:`CANNOT_ANSWER`.
+    ``decisions[t - 1]`` is the decision after round t. ``stopped_by`` is ``policy``, ``budget``, ``end`` (of
+    the passages), or ``error`` (after at least one round), ``reason`` says why in words. ``confidence`` is
+    the policy's in that round; ``None``: undefined, or the policy has none. ``declined``: it was too low, or
+    the policy's answer set is empty. ``answer_set`` is that of a policy which promises one. ``usd`` is the
+    cost in dollars, ``None`` without prices. ``saved_rounds`` are left of the full budget, as far as passages
+    were left. ``unasked`` rounds had no call for an answer, since nothing reads it: their ``answer`` is
+    ``None``. ``notes`` are sentences that a reader must know about the loop.
     """
 
     answer: str
@@ -244,7 +224,7 @@ class AskSettings:
         return AnswerChoice.parse(self.choose).or_own(policy.needs.returns)
 
     def read_by(self, policy: StopPolicy) -> tuple[SignalSpec, ...]:
-        """Return the signals that the policy reads, and the one that chooses the answer."""
+        """Return the signals that decide and that choose the answer."""
         name = self.choice(policy).signal
         return (*policy.specs, *([resolve(name, also=(name,))] if name else []))
 

@@ -86,22 +86,22 @@ class _PairSettings(CalibratedSettings):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PublishedPairSettings(_PairSettings):
     calibrator: Annotated[
-        CalibratorKind, Option(help="how to fit calibrated(...) (default: platt, as published)")
+        CalibratorKind,
+        Option(help="how to fit calibrated(...) (default: isotonic, published platt)"),
     ] = "platt"
     success: Annotated[float, Option(metavar="P", help="stop at this probability of success")] = (
-        _SURE[-1]
+        0.95
     )
     failure: Annotated[float, Option(metavar="P", help="stop at this probability of failure")] = (
-        _SURE[-1]
+        0.95
     )
 
 
 class EarlyEval(RuleKind, Method):
     """Stops when success is almost certain, or failure is: two levels of calibrated probabilities.
 
-    ``published`` foretells whether the last round will be right, since it saves evaluations of a known
-    outcome. ``corrected`` stops for success where this round's answer is right, which is the answer that is
-    returned. It takes both levels from the fitting questions.
+    ``published`` foretells whether the last answer will be right. ``corrected`` stops for success where this
+    round's is, which is returned, and takes both levels from the fitting questions.
     """
 
     name = "early-eval"

@@ -272,8 +272,7 @@ def fit_calibrator(
     part = Calibrated.of(key)
     if part.target == "end" and data.outcomes.metric.agreement:
         raise UsageError(
-            f"{part} is always 1 here: agreement is with the last answer, and 'end' asks whether that is "
-            f"right; type {part.name}, or 'gain' in place of 'end', or give gold answers"
+            f"{part} is always 1, since agreement is with the last answer; type 'gain' in place of 'end'"
         )
     values, right = data.table.signal(part.name), foretold(data.outcomes.em, part.target)
     if rows is None:

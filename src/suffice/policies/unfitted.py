@@ -2,8 +2,7 @@
 
 The rules read a number that the loop gives in every round: its error, a score, a judge's rating. A name
 adds the number behind a colon, as in ``loopgain:my_error``; a score of at most 1 is an error as
-``loopgain:1-my_score``. The definitions follow the published sources of LoopGain 0.6.5 (its trajectory
-classifier, and the bands of its benchmark) and of OptiLLM 0.4.0 (its deep-research plugin).
+``loopgain:1-my_score``. The definitions follow the published sources that each class names.
 """
 
 from __future__ import annotations

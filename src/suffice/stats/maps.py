@@ -62,7 +62,7 @@ class FittedMap:
 
 @dataclass(frozen=True, slots=True)
 class PerRoundCalibrator:
-    """Map a signal to a probability, with its own fit for each round; ``falls``: fits of its negative."""
+    """Map a signal to a probability by a fit for each round; ``falls``: fits of its negative."""
 
     maps: tuple[Calibrator, ...] = ()
     absent: float | None = None
@@ -346,8 +346,6 @@ def fit_platt(
     numbers. So separable data give finite numbers. With fewer than five rows with both, one distinct x or one
     class of outcome, the map is constant. Its value is that of :func:`~suffice.stats.maps.fit_isotonic`. The
     direction of the signal is found, not assumed: see ``slope`` of :class:`LogisticMap`.
-
-    Three right of six, smoothed to 0.8 and 0.2, rise from about 0.2 to about 0.8:
 
     >>> fit_platt([1, 2, 3, 4, 5, 6], [0, 0, 1, 0, 1, 1]).predict([1, 3.5, 6]).round(3).tolist()
     [0.208, 0.5, 0.792]

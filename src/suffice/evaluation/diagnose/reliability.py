@@ -97,8 +97,7 @@ def reliability(
     for signal, calibrator in policy.calibrators.items():
         part = Calibrated.of(signal)
         values, outcomes = table.signal(part.name), foretold(scored.em, part.target)
-        for number in range(1, table.n_rounds + 1):
-            right = outcomes[:, number - 1]
+        for number, right in enumerate(outcomes.T, start=1):
             predicted = calibrator.predict(number, values[:, number - 1])
             recorded = np.isfinite(right)
             usable = recorded & np.isfinite(predicted)

@@ -99,11 +99,8 @@ def compare_loops(
 ) -> LoopComparison:
     """Compare two records of the same questions, paired by id and text.
 
-    Raises
-    ------
-    UsageError
-        Without a common question that both score, for metrics that differ, or for questions that a policy
-        cut: their later rounds were never seen.
+    Refused are records without a common question that both score, metrics that differ, and questions that a
+    policy cut: their later rounds were never seen.
     """
     asked = settings or ScoredSettings()
     both = [Measures.of(traces).by(asked.metric) for traces in (first, second)]

@@ -88,32 +88,17 @@ def check_rule(rule: str, own_signals: Collection[str] = ()) -> None:
 class Rule:
     """Stops at the first round at which its rule holds.
 
-    Parameters
-    ----------
-    rule
-        The rule's text.
-    calibrators
-        A fitted map for every ``calibrated(...)`` of the rule, by what stands in the parentheses.
-    base_rates
-        Mean EM of each round on the fitting split, for ``base_rate()``; undefined past the last.
-    kind, preset
-        What it is called: ``rule`` for a plain text, or the method that wrote it.
-    own_signals
-        Names the user records that no registered signal has.
-    abstention
-        Phrases that count as an abstention; ``None``: the usual ones.
-    fitted_on
-        Where the fitted parts come from; decides nothing.
-    guarantee
-        What certified choice promised of it; decides nothing.
-    answer
-        Which of the answers up to its stop it returns; see :class:`suffice.scoring.AnswerChoice`.
+    ``rule`` is its text. ``calibrators`` hold a fitted map for every ``calibrated(...)`` of the rule, by what
+    stands in the parentheses. ``base_rates`` are the mean EM of each round on the fitting split, for
+    ``base_rate()``, undefined past the last. ``own_signals`` are names that you record and no registered
+    signal has. ``abstention`` are the phrases that count as one; ``None``: the usual ones. ``answer`` says
+    which of the answers up to its stop it returns (:class:`suffice.scoring.AnswerChoice`).
 
-    Raises
-    ------
-    UsageError
-        When built: a rule that does not parse, an unknown signal, a comparison that can never hold,
-        a ``calibrated`` or ``base_rate`` that was not fitted.
+    ``kind`` and ``preset`` are what it is called: ``rule``, or the method that wrote it. ``fitted_on`` tells
+    where the fitted parts come from, ``guarantee`` what certified choice promised. They decide nothing.
+
+    Building raises a UsageError for a text that is no rule, an unknown signal, a comparison that can never
+    hold, and a ``calibrated`` or ``base_rate`` that was not fitted.
     """
 
     rule: str = field(kw_only=False)

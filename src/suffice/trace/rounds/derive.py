@@ -136,21 +136,10 @@ def merge_traces(
     ``runs`` keeps the entries in which their run documents differ. If data set, model or pipeline differ,
     columns of these names tell the value of each question.
 
-    Parameters
-    ----------
-    sources
-        Parquet files or directories of them; left as they are.
-    out
-        A ``.parquet`` file or a directory, neither of which may be there yet.
-    skip_invalid
-        Leave out invalid files and questions.
-
-    Raises
-    ------
-    DataError
-        For an invalid trace set, or own columns whose types do not match.
-    UsageError
-        For a question in two of them, fewer than two sources, or a place that exists already.
+    ``sources`` are Parquet files or directories of them; they stay as they are. ``out`` is a ``.parquet``
+    file or a directory, not there yet. ``skip_invalid`` leaves out invalid files and questions, which
+    otherwise are a DataError, as are own columns whose types do not match. A question in two of them, fewer
+    than two sources, and a place that exists already are a UsageError.
     """
     if isinstance(sources, str | Path) or len(sources) < 2:
         raise UsageError(f"name at least two trace sets to join, found {sources!r}")

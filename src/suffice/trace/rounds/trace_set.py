@@ -469,8 +469,8 @@ def _hashes(
 
 # --- which loop the questions of a file are of ----------------------------------------------------
 LOOP = ("pipeline", "model", "prompt", "retriever", "rounds", "step", "temperature", "samples")
+_UNSTATED = {"budget_note": False}  # stated only where it is on
 """Entries of a run document that make a loop what it is; others say what it was asked."""
-_UNSTATED = {"budget_note": False}  # of a loop too, and stated only where it is on
 _MOST_FILES = 3
 
 
@@ -493,7 +493,7 @@ def differences(files: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[Differe
     for file, run in files:
         for document in _documents(run.get("runs")) or [dict(run)]:
             if not any(_filtered_out(document, step) for step in _documents(run.get("derived"))):
-                stated = (_UNSTATED if "pipeline" in document else {}) | document
+                stated = _UNSTATED | document if "pipeline" in document else document
                 for entry in stated.keys() & said.keys():
                     said[entry].setdefault(str(stated[entry]), {})[file] = None
     return tuple(
