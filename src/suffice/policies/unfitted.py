@@ -303,10 +303,9 @@ class _AnswerConvergence(_ReadyRule):
     def rule(self, settings: ConvergenceSettings) -> Rule:
         """Likely answers in a whole window, and their mean similarity."""
         likely = f"answer_likelihood >= {settings.theta:g} and not abstained"
-        similar = (
-            f"mean_of(answer_similarity_f1, {settings.window - 1}) >= {1 - settings.epsilon:g}"
-        )
-        return self._policy(f"stable_for({likely}, {settings.window}) and {similar}")
+        n, least = settings.window, 1 - settings.epsilon
+        similar = f"mean_of(answer_similarity_f1, {n - 1}) >= {least:g}"
+        return self._policy(f"stable_for({likely}, {n}) and {similar}")
 
 
 LOOPGAIN, LOOPGAIN_BANDS = _LoopGain(), _LoopGainBands()
