@@ -44,7 +44,9 @@ OTHER_KINDS = (
         ),
         absent=0.5,
     ),
-    PerRoundCalibrator(beyond=IsotonicMap(x=(0.0, 3.0), y=(0.1, 0.9))),  # isotonic-global
+    PerRoundCalibrator(
+        beyond=IsotonicMap(x=(-3.0, 0.0), y=(0.1, 0.9)), falls=True
+    ),  # isotonic-global
     PerRoundCalibrator(  # shrunken
         maps=(mix(MARGIN.maps[0], IsotonicMap(x=(0.2, 4.0), y=(0.0, 0.8)), 1 / 3),),  # type: ignore[arg-type]
         beyond=IsotonicMap(x=(0.2, 4.0), y=(0.0, 0.8)),

@@ -39,6 +39,7 @@ from suffice.loops.steps import EVERYTHING, LoopSettings, RoundReads, Step
 from suffice.retrieval.retrievers import IndexMaker, Retrieval, corpus_retriever
 from suffice.scoring import AnswerChoice
 from suffice.signals.asking.judge_support import JUDGE_TOKENS, judge_tokens
+from suffice.signals.known_signals import SignalSpec, given_by, resolve
 from suffice.trace.rounds.records import (
     LoopView,
     Passage,
@@ -218,6 +219,15 @@ class AskSettings:
         """Return the loop's name under a policy."""
         return self.pipeline or policy.needs.pipeline or CumulativeSettings.pipeline
 
+    def choice(self, policy: StopPolicy) -> AnswerChoice:
+        """Return which answer is returned under a policy."""
+        return AnswerChoice.parse(self.choose).or_own(policy.needs.returns)
+
+    def read_by(self, policy: StopPolicy) -> tuple[SignalSpec, ...]:
+        """Return the signals that decide and that choose the answer."""
+        name = self.choice(policy).signal
+        return (*policy.specs, *([resolve(name, also=(name,))] if name else []))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveLoop:
@@ -277,15 +287,13 @@ class LiveLoop:
         logprobs = not self.policy.needs.tokens or bool(
             getattr(self.model, "supports_logprobs", lambda: True)()
         )
-        check_policy(
-            self.policy,
-            LoopOutput(
-                settings=loop,
-                logprobs=logprobs,
-                encoder=encoder is not None,
-                reranker=retrieval is None or retrieval.reranks,
-            ),
+        output = LoopOutput(
+            settings=loop,
+            logprobs=logprobs,
+            encoder=encoder is not None,
+            reranker=retrieval is None or retrieval.reranks,
         )
+        check_policy(self.policy, output, self.settings.read_by(self.policy))
         here = {**asdict(loop), "model": self.model.name, "pipeline": loop.pipeline}
         if retrieval is not None:
             here |= retrieval.stated
@@ -314,7 +322,7 @@ class LiveLoop:
             raise UsageError("the question is empty; type what you want to know")
         policy, settings = self.policy, self.settings
         question, least = whole_text(question), settings.decline_below
-        choice = AnswerChoice.parse(settings.choose).or_own(policy.needs.returns)
+        choice = settings.choice(policy)
         live = watched or Loop.alone(policy, max_rounds=self.loop.rounds)
         window = live.spending.window if live.spending else Window.of(settings.budgets, None)
         meter = live.spending = Meter(self.model, settings.budgets, window)
@@ -427,7 +435,7 @@ def _loop_settings(chosen: ChosenPolicy, settings: AskSettings) -> LoopSettings:
         raise UsageError(f"the {name} pipeline has no setting {min(unknown)!r}")
     loop_fields: dict[str, Any] = {
         **settings.loop,
-        **kind.writing(chosen.policy.signals),
+        **kind.writing({given_by(spec).name for spec in settings.read_by(chosen.policy)}),
         "rounds": settings.rounds or chosen.max_rounds or chosen.policy.facts.max_rounds,
         "seed": settings.seed,
         "samples": (settings.samples or wanted) if wanted else 0,

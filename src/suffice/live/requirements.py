@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -163,9 +163,9 @@ def _asking(spec: SignalSpec) -> Asking | None:
     return SIGNALS[spec.name].asking if spec.name in SIGNALS else None
 
 
-def check_policy(policy: StopPolicy, output: LoopOutput) -> None:
-    """Refuse, before the first call, a policy whose inputs this loop does not give."""
-    lacks = [lack for spec in policy.specs if (lack := output.lack(spec)) is not None]
+def check_policy(policy: StopPolicy, output: LoopOutput, read: Iterable[SignalSpec] = ()) -> None:
+    """Refuse, before the first call, a policy whose inputs, or all that is ``read``, this loop lacks."""
+    lacks = [lack for spec in read or policy.specs if (lack := output.lack(spec)) is not None]
     if lacks:
         raise UsageError(policy_lacks(policy, lacks))
 

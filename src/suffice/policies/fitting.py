@@ -19,6 +19,7 @@ from suffice.errors import SufficeWarning, UsageError, all_of, unknown_name
 from suffice.measures.measures import Measures, Traces
 from suffice.measures.scores import Outcomes, gold_answers
 from suffice.policies.defaults import FIT_SPLIT, CalibratorKind
+from suffice.policies.rules.language import Calibrated
 from suffice.policies.rules.policy import Rule, check_rule, rule_needs
 from suffice.scoring import F1Kind, MetricName, answer_form
 from suffice.signals.abstained import (
@@ -242,6 +243,16 @@ def right_abstentions(questions: Measures) -> tuple[str, ...] | None:
     return stated if kept == phrases else kept
 
 
+def foretold(em: Array, target: str) -> Array:
+    """Return what :class:`Calibrated` foretells, 0 or 1, (n_questions, n_rounds); NaN: unlabeled."""
+    if not target:
+        return em
+    known = np.isfinite(em)
+    last = em.shape[1] - 1 - known[:, ::-1].argmax(axis=1)
+    end = np.take_along_axis(em, last[:, None], axis=1)
+    return np.where(known, end if target == "end" else end > em, np.nan)
+
+
 _EACH_ROUND: Mapping[str, Callable[..., Calibrator]] = MappingProxyType(
     {"isotonic": fit_isotonic, "platt": fit_platt, "venn-abers": fit_venn_abers}
 )
@@ -249,27 +260,37 @@ _EACH_ROUND: Mapping[str, Callable[..., Calibrator]] = MappingProxyType(
 
 def fit_calibrator(
     data: FitData,
-    signal: str,
+    key: str,
     *,
     kind: CalibratorKind = "isotonic",
     undefined: float | None = None,
     rows: Mask | None = None,
 ) -> PerRoundCalibrator:
-    """Fit ``signal`` to P(EM = 1), on all questions or on some ``rows``."""
+    """Fit ``calibrated(key)``, on all questions or on some ``rows``."""
     if kind not in get_args(CalibratorKind):
         raise UsageError(unknown_name("calibrator", kind, get_args(CalibratorKind)))
-    values, em = data.table.signal(signal), data.outcomes.em
+    part = Calibrated.of(key)
+    if part.target == "end" and data.outcomes.metric.agreement:
+        raise UsageError(
+            f"{part} is always 1, since agreement is with the last answer; type 'gain' in place of 'end'"
+        )
+    values, right = data.table.signal(part.name), foretold(data.outcomes.em, part.target)
     if rows is None:
-        warn_of_little(data, f"calibrated({signal})")
+        warn_of_little(data, str(part))
     else:
-        values, em = values[rows], em[rows]
+        values, right = values[rows], right[rows]
+    # a map never falls, so that of a signal which does is over its negative
+    low = resolve(part.name, also=data.table.values).direction == "low"
+    falls = low != (part.target == "gain")
+    values = -values if falls else values
     if kind == "shrunken":
-        return fit_shrunken(values, em, undefined=undefined)
+        return replace(fit_shrunken(values, right, undefined=undefined), falls=falls)
     if kind == "isotonic-global":
-        return PerRoundCalibrator(beyond=fit_isotonic(values, em, undefined=undefined))
-    rounds = zip(values.T, em.T, strict=True)
+        beyond = fit_isotonic(values, right, undefined=undefined)
+        return PerRoundCalibrator(beyond=beyond, falls=falls)
+    rounds = zip(values.T, right.T, strict=True)
     maps = tuple(_EACH_ROUND[kind](*column, undefined=undefined) for column in rounds)
-    return PerRoundCalibrator(maps=maps, absent=undefined)
+    return PerRoundCalibrator(maps=maps, absent=undefined, falls=falls)
 
 
 def warn_of_little(data: FitData, what: str) -> None:
@@ -346,8 +367,8 @@ def fitted_rule(
     return Rule(
         rule=rule,
         calibrators={
-            name: fit_calibrator(data, name, kind=calibrator, undefined=undefined)
-            for name in needs.calibrated
+            part.key: fit_calibrator(data, part.key, kind=calibrator, undefined=undefined)
+            for part in needs.calibrated
         },
         base_rates=data.base_rates if needs.base_rate else (),
         own_signals=own_signals,
@@ -363,15 +384,15 @@ def folds(n_units: int) -> NDArray[np.int64]:
 
 
 def out_of_fold(
-    data: FitData, signal: str, *, kind: CalibratorKind = "isotonic", undefined: float | None = None
+    data: FitData, key: str, *, kind: CalibratorKind = "isotonic", undefined: float | None = None
 ) -> Array:
-    """Return calibrated values of the fitting questions, from maps fitted without their own fold."""
-    values = data.table.signal(signal)
+    """Return ``calibrated(key)`` of the fitting questions, from maps fitted without their own fold."""
+    values = data.table.signal(Calibrated.of(key).name)
     n_questions, n_rounds = values.shape
-    warn_of_little(data, f"out of fold, calibrated({signal})")
+    warn_of_little(data, f"out of fold, calibrated({key})")
     calibrated = np.full((n_rounds, n_questions), np.nan).T
     for held_out, others in data.held_out():
-        calibrator = fit_calibrator(data, signal, kind=kind, undefined=undefined, rows=others)
+        calibrator = fit_calibrator(data, key, kind=kind, undefined=undefined, rows=others)
         calibrated[held_out] = calibrator.predict_rounds(values[held_out])
     return calibrated
 

@@ -120,32 +120,16 @@ class Fitted:
 class Method(PolicyKind):
     """A stopping method: its settings, its fit and its file. The registry names one object a folder.
 
-    The kind of its policies is its name. They have a ``document()``, which :meth:`read` reads, and a
-    ``weights_file()`` if they have weights (:class:`Weighted`).
+    The kind of its policies is its ``name``. They have a ``document()``, which :meth:`read` reads, and a
+    ``weights_file()`` if they have weights (:class:`Weighted`). ``summary`` is its decision in a line,
+    ``source`` the paper, ``about`` a line about its options, and ``presets`` are its versions.
 
-    Attributes
-    ----------
-    name, summary
-        Its name and its decision in a line.
-    source
-        The paper.
-    about
-        A line about its options; may be empty.
-    presets
-        Its versions.
-    fitted
-        Presets that learn from questions. Others read only which signals the traces hold, without a split.
-    reads
-        Sets of splits to fit on; the first set that the traces have counts.
-    unfitted
-        Presets that run live without a fit: the policy by the model's source of certainty.
-    options
-        The dataclass of its options, if all presets share one; otherwise override :meth:`settings`.
-    quick
-        Whether a fit takes seconds. A slow one also takes a :class:`FitRun`, ``fit(..., run)``, and a choice
-        fits it only by name.
-    variants
-        Quick additional versions in a choice: changed settings by a label.
+    Presets in ``fitted`` learn from questions; others read only which signals the traces hold, without a
+    split. ``reads`` are sets of splits to fit on; the first set that the traces have counts. Presets in
+    ``unfitted`` run live without a fit: the policy by the model's source of certainty. ``options`` is the
+    dataclass of its options, if all presets share one; otherwise override :meth:`settings`. A fit that is
+    not ``quick`` also takes a :class:`FitRun`, ``fit(..., run)``, and a choice fits it only by name.
+    ``variants`` are quick additional versions in a choice: changed settings by a label.
     """
 
     name: str

@@ -49,14 +49,7 @@ def save_policy(
 
     The weights of a network get the same name with ``.safetensors``. ``max_rounds`` is the full budget of
     the loop, at which a live loop ends by default, never the policy's own stop. ``remark`` is a note to
-    readers of the file.
-
-    Raises
-    ------
-    UsageError
-        For a path that is neither, such as one that ends in ``.txt``.
-    BackendError
-        When the disk is full or refuses.
+    readers of the file. A path that is neither is a UsageError, a disk that refuses a BackendError.
     """
     from suffice.results.as_json import as_json
     from suffice.trace.durable import replace_file, replaced_together, writable
@@ -98,13 +91,7 @@ def names_policy_file(name: str) -> bool:
 
 
 def load_policy(path: str | Path) -> PolicyFile:
-    """Read a policy file, or the ``policy.json`` of a folder.
-
-    Raises
-    ------
-    DataError
-        Naming file and field: not JSON, a newer version, an unknown kind, a malformed part.
-    """
+    """Read a policy file, or the ``policy.json`` of a folder; a DataError names file and field."""
     file = Path(path)
     file = file / "policy.json" if file.is_dir() else file
     return _parsed(_read_document(file), file)

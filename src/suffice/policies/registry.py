@@ -44,7 +44,8 @@ _METHODS: Mapping[str, str] = MappingProxyType(
         "optillm-deep-research": "suffice.policies.unfitted:OPTILLM",
         "patience": "suffice.policies.unfitted:PATIENCE",
         "acs": "suffice.policies.unfitted:ACS",
-        "calibrated-limit": "suffice.policies.calibrated_limit:METHOD",
+        "calibrated-limit": "suffice.policies.fitted_peers:LIMIT",
+        "early-eval": "suffice.policies.fitted_peers:EARLY_EVAL",
     }
 )
 _KINDS: Mapping[str, str] = MappingProxyType(

@@ -108,8 +108,8 @@ class OpenRule:
             case SignalRef(name):
                 spec = self.specs[name]
                 return np.append(self.columns.signals[name][exists], (spec.low, spec.high))
-            case Calibrated(name):
-                return np.append(self.columns.calibrations[name][exists], (0.0, 1.0))
+            case Calibrated():
+                return np.append(self.columns.calibrations[operand.key][exists], (0.0, 1.0))
             case Variable("base_rate()") if self.columns.base_rates is not None:
                 return np.append(self.columns.base_rates[exists], (0.0, 1.0))
             case _:
@@ -133,8 +133,8 @@ def open_rule(
             shape=(data.table.n_questions, data.table.n_rounds),
             signals={name: data.table.signal(name) for name in needs.signals},
             calibrations={
-                name: out_of_fold(data, name, kind=calibrator, undefined=undefined)
-                for name in needs.calibrated
+                part.key: out_of_fold(data, part.key, kind=calibrator, undefined=undefined)
+                for part in needs.calibrated
             },
             base_rates=base_rates_out_of_fold(data) if needs.base_rate else None,
             question_ids=data.table.question_ids,

@@ -2,8 +2,7 @@
 
 The rules read a number that the loop gives in every round: its error, a score, a judge's rating. A name
 adds the number behind a colon, as in ``loopgain:my_error``; a score of at most 1 is an error as
-``loopgain:1-my_score``. The definitions follow the published sources of LoopGain 0.6.5 (its trajectory
-classifier, and the bands of its benchmark) and of OptiLLM 0.4.0 (its deep-research plugin).
+``loopgain:1-my_score``. The definitions follow the published sources that each class names.
 """
 
 from __future__ import annotations
@@ -304,10 +303,9 @@ class _AnswerConvergence(_ReadyRule):
     def rule(self, settings: ConvergenceSettings) -> Rule:
         """Likely answers in a whole window, and their mean similarity."""
         likely = f"answer_likelihood >= {settings.theta:g} and not abstained"
-        similar = (
-            f"mean_of(answer_similarity_f1, {settings.window - 1}) >= {1 - settings.epsilon:g}"
-        )
-        return self._policy(f"stable_for({likely}, {settings.window}) and {similar}")
+        n, least = settings.window, 1 - settings.epsilon
+        similar = f"mean_of(answer_similarity_f1, {n - 1}) >= {least:g}"
+        return self._policy(f"stable_for({likely}, {n}) and {similar}")
 
 
 LOOPGAIN, LOOPGAIN_BANDS = _LoopGain(), _LoopGainBands()

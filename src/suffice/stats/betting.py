@@ -29,10 +29,7 @@ class Monitor:
     every starting time of the capital won since, each weighted by what entered then. A change after n
     observations costs a factor of about ``n log(n)^2``, in delay its logarithm.
 
-    Examples
-    --------
-    Bets that win nothing leave the unit as it is. Stakes that double 20 times make 2 ** 20 of what was
-    in play from the start, which was little: most of the unit was still in reserve.
+    Stakes that double 20 times make 2 ** 20 of the little that was in play; most was still in reserve:
 
     >>> monitor = Monitor(0.05, gamblers=1)
     >>> monitor.settle([1.0])

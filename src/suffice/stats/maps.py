@@ -62,17 +62,18 @@ class FittedMap:
 
 @dataclass(frozen=True, slots=True)
 class PerRoundCalibrator:
-    """Map a signal to P(EM = 1), with its own fit for each round."""
+    """Map a signal to a probability by a fit for each round; ``falls``: fits of its negative."""
 
     maps: tuple[Calibrator, ...] = ()
     absent: float | None = None
     beyond: Calibrator | None = None
+    falls: bool = False
 
     def predict(self, round_number: int, values: Array) -> Array:
         """Return probabilities of one round's values, same shape; NaN if undefined."""
         fitted = self.maps[round_number - 1] if round_number <= len(self.maps) else self.beyond
         if fitted is not None:
-            return fitted.predict(values)
+            return fitted.predict(-values if self.falls else values)
         return np.full(values.shape, math.nan if self.absent is None else self.absent)
 
     def predict_rounds(self, values: Array) -> Array:
@@ -102,14 +103,16 @@ def calibrator_document(calibrator: PerRoundCalibrator) -> dict[str, Any]:
     }
     if calibrator.beyond is not None:
         document["beyond"] = calibrator.beyond.to_json()
-    return document
+    return document | ({"falls": True} if calibrator.falls else {})
 
 
 def read_calibrator(document: object, column: str) -> PerRoundCalibrator:
     """Read what :func:`calibrator_document` returned; ``column`` is its place in the file."""
     if not isinstance(document, dict) or not isinstance(document.get("rounds"), list):
         raise DataError('must be an object with a list "rounds"', column=column)
-    beyond = document.get("beyond")
+    beyond, falls = document.get("beyond"), document.get("falls", False)
+    if not isinstance(falls, bool):
+        raise DataError(f"must be true or false, found {falls!r}", column=f"{column}.falls")
     return PerRoundCalibrator(
         maps=tuple(
             _placed(part, f"{column}.rounds[{index}]")
@@ -117,6 +120,7 @@ def read_calibrator(document: object, column: str) -> PerRoundCalibrator:
         ),
         absent=probability_or_none(document.get("absent"), f"{column}.absent"),
         beyond=None if beyond is None else _placed(beyond, f"{column}.beyond"),
+        falls=falls,
     )
 
 
@@ -342,8 +346,6 @@ def fit_platt(
     numbers. So separable data give finite numbers. With fewer than five rows with both, one distinct x or one
     class of outcome, the map is constant. Its value is that of :func:`~suffice.stats.maps.fit_isotonic`. The
     direction of the signal is found, not assumed: see ``slope`` of :class:`LogisticMap`.
-
-    Three right of six, smoothed to 0.8 and 0.2, rise from about 0.2 to about 0.8:
 
     >>> fit_platt([1, 2, 3, 4, 5, 6], [0, 0, 1, 0, 1, 1]).predict([1, 3.5, 6]).round(3).tolist()
     [0.208, 0.5, 0.792]

@@ -11,6 +11,7 @@ import pytest
 from tests.builders import of_rounds
 from tests.loops.query import QUESTION, Scripted, found
 
+import suffice
 from suffice.contracts import Completion, Generation, GenerationRequest, Message
 from suffice.costs.usage import CostReads, cost_matrix
 from suffice.errors import UsageError
@@ -19,8 +20,20 @@ from suffice.loops.follow_up import ChainSettings, FollowUpPipeline, IterativeSe
 from suffice.loops.ranked import CumulativeSettings
 from suffice.loops.react import ReactPipeline, ReactSettings
 from suffice.measures.costs import cost_reads
+from suffice.policies.fitting import fit_rule
 from suffice.signals.known_signals import SIGNALS
-from suffice.trace.rounds.records import LoopView, Round, Token, TopToken
+from suffice.signals.signal_table import first_stops, signal_table
+from suffice.testing.conformance import check_policy
+from suffice.testing.traces import to_trace_set
+from suffice.trace.rounds.records import (
+    Gold,
+    LoopView,
+    Question,
+    QuestionRecord,
+    Round,
+    Token,
+    TopToken,
+)
 
 LOOKS = ("sufficient_prob", "p_true", "gain_prob")
 RESULTS = {
@@ -233,3 +246,80 @@ def test_a_policy_pays_for_the_looks_that_it_reads() -> None:
         tokens = cost_matrix(traces, "evaluated_tokens", reads=looks)
         unread = cost_matrix(traces, "evaluated_tokens", reads=CostReads())
         assert (tokens - unread == [[10 * read, 10 * read]]).all()
+
+
+# --- what policies make of it -----------------------------------------------------------------------
+class Knowing(Model):
+    """Is right in round 1 of even questions and in round 2 of odd ones, and knows it."""
+
+    def generate(self, request: GenerationRequest) -> Generation:
+        made = super().generate(request)
+        said = _text(request).rpartition("Question: ")[2]
+        odd, number = said.partition("?")[0][-1] in "13579", said.count("Observation:")
+        right = odd == (number == 2)
+        if request.top_logprobs == 10:
+            said_yes = {
+                "change the answer": odd and number == 1,
+                "Proposed answer": right,
+                "enough to answer": number == 2,
+            }
+            yes = 0.8 if any(says and asked in said for asked, says in said_yes.items()) else 0.2
+            top = tuple(TopToken(word, math.log(p)) for word, p in (("yes", yes), ("no", 1 - yes)))
+            token = Token(token="yes", logprob=top[0].logprob, top=top)
+            return replace(made, completions=(Completion(text="yes", tokens=(token,)),))
+        if made.completions[0].text == "Oslo" and not right:
+            return replace(made, completions=(Completion(text="Bergen", tokens=()),))
+        return made
+
+
+WHERE = "Where is the palace, {}?"
+
+
+@pytest.fixture(scope="module")
+def recorded() -> list[QuestionRecord]:
+    settings = ReactSettings(rounds=2, step=1, prompt="in-loop", looks=LOOKS)
+    pipeline = ReactPipeline(Knowing("completion"), settings)
+    made = []
+    for number in range(80):
+        split = "tune" if number % 4 < 2 else "eval"
+        question = Question(id=f"q{number:02d}", text=WHERE.format(number), split=split)
+        rounds = tuple(pipeline.rounds(question, Scripted(RESULTS)))
+        made.append(QuestionRecord(question=question, gold=Gold(answers=("Oslo",)), rounds=rounds))
+    return made
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "calibrated(gain_prob, gain) < 0.5",
+        "calibrated(gain_prob) > 0.5",  # few gains are expected of right answers: the map falls
+        "calibrated(p_true) > 0.5",
+        "calibrated(p_true, gain) < 0.5",
+    ],
+)
+def test_a_calibrated_look_decides_live_as_in_replay(
+    rule: str, recorded: list[QuestionRecord]
+) -> None:
+    traces = to_trace_set(recorded)
+    policy = fit_rule(rule, traces)
+    check_policy(policy, recorded)
+    stops = first_stops(policy, signal_table(traces, policy.specs))
+    assert stops.tolist() == [1, 2] * 40
+
+
+def test_the_answer_returned_is_the_one_of_the_best_look(recorded: list[QuestionRecord]) -> None:
+    traces, best = to_trace_set(recorded), "highest:p_true"
+    right = {}
+    for answer in ("latest", best):
+        (full,) = suffice.replay(traces, ["fixed-2"], split="eval", answer=answer).policies
+        right[answer] = full.em
+        found = suffice.search(traces, signals=["sufficient_prob"], answer=answer)
+        assert max(rule.em for rule in found.rules) == right[answer]
+    assert right == {"latest": 0.5, best: 1.0}
+    for number, at in ((2, 1), (3, 2)):
+        question = WHERE.format(number)
+        answered = suffice.ask(
+            question, Scripted(RESULTS), Knowing("completion"), policy="fixed-2", pipeline="react",
+            prompt="in-loop", answer=best,
+        )  # fmt: skip
+        assert (answered.answer, answered.answer_round) == ("Oslo", at)

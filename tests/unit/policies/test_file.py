@@ -54,9 +54,11 @@ def test_maps_of_every_kind_come_back(tmp_path: Path) -> None:
     for calibrator in (
         PerRoundCalibrator(maps=OTHER_MAPS),
         PerRoundCalibrator(beyond=MAP),
-        PerRoundCalibrator(maps=OTHER_MAPS[2:], beyond=OTHER_MAPS[0]),
+        PerRoundCalibrator(maps=OTHER_MAPS[2:], beyond=OTHER_MAPS[0], falls=True),
     ):
-        policy = Rule(rule="calibrated(overlap) > 0.1", calibrators={"overlap": calibrator})
+        policy = Rule(
+            rule="calibrated(overlap, end) > 0.1", calibrators={"overlap, end": calibrator}
+        )
         loaded = load_policy(save_policy(policy, tmp_path / "p.json")).policy
         assert isinstance(loaded, Rule)
         assert loaded.calibrators == policy.calibrators

@@ -15,7 +15,8 @@ from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, MARGIN, CalibratorKind
-from suffice.policies.fitting import FitData, fit_calibrator, fit_data, out_of_fold
+from suffice.policies.fitting import FitData, fit_calibrator, fit_data, foretold, out_of_fold
+from suffice.policies.rules.language import Calibrated
 from suffice.results.as_json import as_json
 from suffice.results.table import Cell, Column, Described, Table, Value, table_of
 from suffice.results.tabular import Tabular
@@ -94,9 +95,9 @@ def reliability(
     """Return the reliability of the policy's calibrated signals in rounds with labeled answers."""
     rounds = []
     for signal, calibrator in policy.calibrators.items():
-        values = table.signal(signal)
-        for number in range(1, table.n_rounds + 1):
-            right = scored.em[:, number - 1]
+        part = Calibrated.of(signal)
+        values, outcomes = table.signal(part.name), foretold(scored.em, part.target)
+        for number, right in enumerate(outcomes.T, start=1):
             predicted = calibrator.predict(number, values[:, number - 1])
             recorded = np.isfinite(right)
             usable = recorded & np.isfinite(predicted)

@@ -71,20 +71,9 @@ class Gate:
 
     It counts its retrievals for the budget and the cool-down. Parallel tasks need a gate each.
 
-    Parameters
-    ----------
-    settings
-        Its numbers; ``None``: the published ones.
-    detector
-        The detector of contradictions; ``None``: the published markers.
+    ``settings`` are its numbers (``None``: the published ones), ``detector`` finds contradictions (``None``:
+    the published markers). Settings that name another detector need it.
 
-    Raises
-    ------
-    UsageError
-        If the settings name another detector than the markers and none is given.
-
-    Examples
-    --------
     >>> import warnings
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore")  # the published gate says that it can never EXECUTE
@@ -119,21 +108,10 @@ class Gate:
     ) -> GateDecision:
         """Choose the action of a step.
 
-        Parameters
-        ----------
-        candidates
-            Independent proposals for the next step; empty texts are failed ones.
-        plan
-            The steps taken so far; may be longer than the task.
-        step
-            A counter that grows by 1 with every step of the task, from 0 or 1.
-        total_steps
-            Steps of the task, at least 1.
-
-        Raises
-        ------
-        UsageError
-            For no candidates, a task without steps, or a step before the last decided one.
+        ``candidates`` are independent proposals for the next step; empty texts are failed ones. ``plan`` are
+        the steps taken so far, perhaps more than the task has. ``step`` grows by 1 with every step, from 0
+        or 1. ``total_steps`` are those of the task, at least 1. No candidates, or a step before the last
+        decided one, raise a UsageError.
         """
         if step < self._last:
             raise UsageError(

@@ -100,24 +100,11 @@ class PlanAction(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateCosts:
-    """Costs of actions, in any one unit (Eqs. 5 and 12).
+    """Costs of actions, above 0 in any one unit (Eqs. 5 and 12).
 
-    Parameters
-    ----------
-    retrieval
-        c_r, the cost of a retrieval, above 0.
-    failure
-        L_f, the cost of a failed plan, above 0.
-    ask, stop
-        The costs of asking the user and of ending early; ``None``: as a retrieval, and never worth it.
+    ``retrieval`` is c_r, ``failure`` L_f, the cost of a failed plan. ``ask`` and ``stop`` are the costs of
+    asking the user and of ending early; ``None``: as a retrieval, and never worth it.
 
-    Raises
-    ------
-    UsageError
-        For a cost that is not above 0.
-
-    Examples
-    --------
     >>> GateCosts(retrieval=1, failure=4).tau_low
     0.75
     """
@@ -168,42 +155,21 @@ class Unreachable:
 class GateSettings:
     """The numbers of a gate. :meth:`published` has the paper's; fit corrected ones on traces.
 
-    Parameters
-    ----------
-    risk
-        Weights and intercept.
-    tau_low, tau_high
-        RETRIEVE where c <= tau_low, EXECUTE where c >= tau_high (Eq. 18), in any order of size.
-    tau_stop
-        Otherwise STOP where c <= tau_stop, else ASK; ``None``: always ASK, as in Algorithm 1.
-    kappa
-        REPLAN where CD > kappa. The paper leaves it open; ours: 0.5.
-    budget
-        Retrievals of a task, B; ``None``: any number. Open in the paper; ours: 3.
-    cooldown
-        A retrieval at step t allows the next one at step t + cooldown. Open in the paper; ours: 1.
-    k_max
-        Most documents of a retrieval; the paper's: 6.
-    order
-        ``retrieve-first`` is Algorithm 1, ``replan-first`` is Eq. 18. They differ where a candidate
-        contradicts the plan at low confidence. A blocked retrieval leads to the next test in both.
-    revises
-        Whether actions change the plan: RETRIEVE and an answered ASK draw the step again with the new
-        information, REPLAN also drops the contradicted step. Published: they append the first candidate.
-    detector
-        The detector of contradictions: ``markers`` (published), or the user's name of another.
-    costs, preset, fitted_on
-        The origin of the numbers; decide nothing.
+    ``risk`` holds weights and intercept. RETRIEVE where c <= ``tau_low``, EXECUTE where c >= ``tau_high``
+    (Eq. 18), in any order of size. Otherwise STOP where c <= ``tau_stop``, else ASK; ``None``: always ASK,
+    as in Algorithm 1. REPLAN where CD > ``kappa``. ``budget`` is B, the retrievals of a task; ``None``: any
+    number. A retrieval at step t allows the next one at step t + ``cooldown``, of at most ``k_max``
+    documents (the paper's 6). The paper leaves kappa, B and cool-down open; ours: 0.5, 3 and 1.
 
-    Raises
-    ------
-    UsageError
-        For numbers out of range, naming them.
+    ``order``: ``retrieve-first`` is Algorithm 1, ``replan-first`` is Eq. 18. They differ where a candidate
+    contradicts the plan at low confidence. A blocked retrieval leads to the next test in both.
+    ``revises``: RETRIEVE and an answered ASK draw the step again with the new information, and REPLAN also
+    drops the contradicted step. Published: they append the first candidate. ``detector`` finds
+    contradictions: ``markers`` (published), or the user's name of another. ``costs``, ``preset`` and
+    ``fitted_on`` tell the origin of the numbers; they decide nothing.
 
-    Warns
-    -----
-    SufficeWarning
-        When built, with the :attr:`unreachable` actions, unless STOP without ``tau_stop`` is the only one.
+    Numbers out of range raise a UsageError that names them. Building warns of :attr:`unreachable` actions,
+    unless STOP without ``tau_stop`` is the only one.
     """
 
     risk: RiskModel = field(default_factory=RiskModel)

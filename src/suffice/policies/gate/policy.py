@@ -61,23 +61,10 @@ class GatePolicy:
     ``published``: c = sigmoid(-R) is at most 0.5 and tau_high is 0.75, so it equals the full budget.
     ``corrected``: weights and intercept fitted to P(EM = 1), thresholds from costs.
 
-    Parameters
-    ----------
-    settings
-        The gate's numbers.
-    rounds
-        R, the full budget of the loop. ``None``: a gate of plan traces, which stops no loop.
-    samples
-        Samples a round for SC.
+    ``settings`` are the gate's numbers, ``rounds`` is R, the full budget of the loop, and ``samples`` those a
+    round for SC. ``rounds=None`` is a gate of plan traces, which refuses to decide on a loop. A loop's gate
+    takes no other detector than the markers.
 
-    Raises
-    ------
-    UsageError
-        When built: rounds or samples below 1, or, with ``rounds``, another detector than the markers.
-        When it decides: without ``rounds``.
-
-    Examples
-    --------
     >>> from suffice.policies.gate.gate_settings import GateCosts, RiskModel
     >>> settings = GateSettings.corrected(
     ...     RiskModel(disagreement=3.0, contradiction=1.0, remaining=0.5, intercept=1.0),

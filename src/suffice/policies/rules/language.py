@@ -8,7 +8,8 @@
     test     = "(" rule ")" | "at_least" "(" whole ("," rule)+ ")" | window | chain
     window   = "stable_for" "(" rule "," whole ")"
     chain    = operand {comparison operand}
-    operand  = number | signal | "round" | "calibrated" "(" signal ")" | "base_rate" "(" ")" | "coin" "(" ")"
+    operand  = number | signal | "round" | calibrated | "base_rate" "(" ")" | "coin" "(" ")"
+    calibrated = "calibrated" "(" signal ["," ("end" | "gain")] ")"
     signal   = name | derived "(" [number "-"] name ["," whole] ")"
 
 ``derived`` is a key of :data:`suffice.signals.derived.DERIVATIONS`, as in ``since_lowest(error) >= 3``.
@@ -36,6 +37,7 @@ from suffice.stats.units import Array, Mask, lots
 
 MAX_LENGTH = 10_000
 MAX_DEPTH = 50
+TARGETS = ("end", "gain")
 COMPARISONS = ("<=", ">=", "==", "!=", "<", ">")
 _SYMBOLS: Mapping[type[ast.cmpop], str] = {
     ast.LtE: "<=",
@@ -48,7 +50,7 @@ _SYMBOLS: Mapping[type[ast.cmpop], str] = {
 _KEYWORDS = frozenset({"round", "calibrated", "base_rate", "at_least", "stable_for", "coin"})
 _NESTING = re.compile(r"[()]|\bnot\b")
 _STABLE = "as in stable_for(answer_repeats, 3)"
-_ANY = "a signal, a number, round, calibrated(signal), base_rate() or coin()"
+_ANY = "a signal, a number, round, calibrated(signal[, end or gain]), base_rate() or coin()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +75,27 @@ class SignalRef:
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """The fitted map of a signal to P(EM = 1)."""
+    """The fitted map of a signal to a probability, which ``key`` names.
+
+    It is that of a right answer (EM) in this round, of one at the ``end``, or (``gain``) of one only there.
+    """
 
     name: str
+    target: str = ""
+
+    @classmethod
+    def of(cls, key: str) -> Calibrated:
+        """Read a key."""
+        name, _, target = key.rpartition(", ")
+        return cls(name, target) if target in TARGETS else cls(key)
+
+    @property
+    def key(self) -> str:
+        """What stands in the parentheses."""
+        return f"{self.name}, {self.target}" if self.target else self.name
 
     def __str__(self) -> str:
-        return f"calibrated({self.name})"
+        return f"calibrated({self.key})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +322,8 @@ class _Reader:
                 return COIN
             case ast.Call(ast.Name("calibrated"), [of], []):
                 return Calibrated(self._signal(of))
+            case ast.Call(ast.Name("calibrated"), [of, ast.Name(target)], []) if target in TARGETS:
+                return Calibrated(self._signal(of), target)
             case ast.UnaryOp(ast.USub(), ast.Constant() as value):
                 return Number(-self._number(value))
             case ast.Constant():
@@ -491,8 +510,8 @@ class RuleColumns:
                 return value
             case SignalRef(name):
                 return self.signals[name]
-            case Calibrated(name):
-                return self.calibrations[name]
+            case Calibrated():
+                return self.calibrations[operand.key]
             case Variable("round"):
                 return np.arange(1, self.shape[1] + 1)
             case Variable("base_rate()"):

@@ -52,7 +52,7 @@ class RuleNeeds:
     """Inputs of a rule: signals to read, and parts to fit."""
 
     signals: tuple[str, ...]
-    calibrated: tuple[str, ...]
+    calibrated: tuple[Calibrated, ...]
     base_rate: bool
 
     @property
@@ -65,7 +65,7 @@ def rule_needs(rule: str) -> RuleNeeds:
     """Return the rule's signals and fitted parts, each once and in reading order."""
     read = list(operands(parse(rule)))
     signals = [operand.name for operand in read if isinstance(operand, SignalRef | Calibrated)]
-    calibrated = [operand.name for operand in read if isinstance(operand, Calibrated)]
+    calibrated = [operand for operand in read if isinstance(operand, Calibrated)]
     return RuleNeeds(
         signals=tuple(dict.fromkeys(signals)),
         calibrated=tuple(dict.fromkeys(calibrated)),
@@ -88,32 +88,17 @@ def check_rule(rule: str, own_signals: Collection[str] = ()) -> None:
 class Rule:
     """Stops at the first round at which its rule holds.
 
-    Parameters
-    ----------
-    rule
-        The rule's text.
-    calibrators
-        A fitted map for every ``calibrated(signal)`` of the rule.
-    base_rates
-        Mean EM of each round on the fitting split, for ``base_rate()``; undefined past the last.
-    kind, preset
-        What it is called: ``rule`` for a plain text, or the method that wrote it.
-    own_signals
-        Names the user records that no registered signal has.
-    abstention
-        Phrases that count as an abstention; ``None``: the usual ones.
-    fitted_on
-        Where the fitted parts come from; decides nothing.
-    guarantee
-        What certified choice promised of it; decides nothing.
-    answer
-        Which of the answers up to its stop it returns; see :class:`suffice.scoring.AnswerChoice`.
+    ``rule`` is its text. ``calibrators`` hold a fitted map for every ``calibrated(...)`` of the rule, by what
+    stands in the parentheses. ``base_rates`` are the mean EM of each round on the fitting split, for
+    ``base_rate()``, undefined past the last. ``own_signals`` are names that you record and no registered
+    signal has. ``abstention`` are the phrases that count as one; ``None``: the usual ones. ``answer`` says
+    which of the answers up to its stop it returns (:class:`suffice.scoring.AnswerChoice`).
 
-    Raises
-    ------
-    UsageError
-        When built: a rule that does not parse, an unknown signal, a comparison that can never hold,
-        a ``calibrated`` or ``base_rate`` that was not fitted.
+    ``kind`` and ``preset`` are what it is called: ``rule``, or the method that wrote it. ``fitted_on`` tells
+    where the fitted parts come from, ``guarantee`` what certified choice promised. They decide nothing.
+
+    Building raises a UsageError for a text that is no rule, an unknown signal, a comparison that can never
+    hold, and a ``calibrated`` or ``base_rate`` that was not fitted.
     """
 
     rule: str = field(kw_only=False)
@@ -133,9 +118,9 @@ class Rule:
             object.__setattr__(self, "own_signals", (self.own_signals,))
         needs = rule_needs(self.rule)
         check_reachable(parse(self.rule), {spec.name: spec for spec in self.specs})
-        unfitted = [name for name in needs.calibrated if name not in self.calibrators]
+        unfitted = [part for part in needs.calibrated if part.key not in self.calibrators]
         if unfitted or (needs.base_rate and not self.base_rates):
-            part = f"calibrated({unfitted[0]})" if unfitted else "base_rate()"
+            part = unfitted[0] if unfitted else BASE_RATE
             raise UsageError(
                 f"rule {self.rule!r} uses {part}, which was not fitted; "
                 "fit it on traces with a tune split (suffice traces split TRACES --out NEW draws one)"
@@ -225,8 +210,8 @@ class Rule:
     def _columns(self, table: PolicyTable, rows: slice = slice(None)) -> RuleColumns:
         signals = {name: table.signal(name)[rows] for name in self.signals}
         calibrations = {
-            name: self.calibrators[name].predict_rounds(signals[name])
-            for name in rule_needs(self.rule).calibrated
+            part.key: self.calibrators[part.key].predict_rounds(signals[part.name])
+            for part in rule_needs(self.rule).calibrated
         }
         questions = len(range(table.n_questions)[rows])
         rates = np.full(table.n_rounds, math.nan)
@@ -241,14 +226,16 @@ class Rule:
         )
 
     def confidence(self, table: PolicyTable) -> Array | None:
-        """Return the smallest calibrated value, P(EM = 1), (n_questions, n_rounds).
+        """Return the smallest calibrated value of the round's answer, P(EM = 1), (n_questions, n_rounds).
 
-        NaN where one of them is undefined; ``None`` for a rule without ``calibrated``.
+        NaN where one of them is undefined; ``None`` for a rule without ``calibrated(signal)``.
         """
-        if not rule_needs(self.rule).calibrated:
+        keys = [part.key for part in rule_needs(self.rule).calibrated if not part.target]
+        if not keys:
             return None
+        columns = self._columns(table)
         # NaN wins: an undefined part leaves no whole
-        return reduce(np.minimum, self._columns(table).calibrations.values())
+        return reduce(np.minimum, (columns.calibrations[key] for key in keys))
 
     def can_hold(self, table: PolicyTable) -> Mask:
         """Return where enough is defined for the rule to hold, (n_questions, n_rounds)."""

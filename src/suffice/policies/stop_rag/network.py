@@ -45,9 +45,7 @@ def mean_vector(vectors: Any, mask: Any) -> Any:
 
 
 def matches(vectors: Any, batch: Batch) -> tuple[Any, Any]:
-    """Return how well the document matches the question, (P, 10), and each token's word, (P, L).
-
-    Zero where either has no token.
+    """Return how well the document matches the question, (P, 10), and each token's word, (P, L); else 0.
 
     With b_i the best cosine of question token i with a document token, and w_j the lowest b of the
     tokens of word j: of b and of w the mean, the mean of the three lowest and the mean of (1 - .)^2; the

@@ -40,7 +40,7 @@ GAIN_PROB = replace(
     _look("gain_prob", "probability that the model expects one more search to change the answer"),
     direction="low",
 )
-
+"""``calibrated(gain_prob, gain)``: going on helps; ``calibrated(gain_prob)``: this answer is right."""
 SEARCHES_LEFT = SignalSpec(
     name="searches_left",
     summary="how many more searches the model says that the answer needs, 0 to 9",

@@ -469,6 +469,7 @@ def _hashes(
 
 # --- which loop the questions of a file are of ----------------------------------------------------
 LOOP = ("pipeline", "model", "prompt", "retriever", "rounds", "step", "temperature", "samples")
+_UNSTATED = {"budget_note": False}  # stated only where it is on
 """Entries of a run document that make a loop what it is; others say what it was asked."""
 _MOST_FILES = 3
 
@@ -488,13 +489,13 @@ class Difference:
 
 def differences(files: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[Difference, ...]:
     """Return the entries that tell the loops of files apart, given their names and run documents."""
-    said: dict[str, dict[str, dict[str, None]]] = {entry: {} for entry in LOOP}
+    said: dict[str, dict[str, dict[str, None]]] = {entry: {} for entry in (*LOOP, *_UNSTATED)}
     for file, run in files:
         for document in _documents(run.get("runs")) or [dict(run)]:
             if not any(_filtered_out(document, step) for step in _documents(run.get("derived"))):
-                for entry in LOOP:
-                    if entry in document:
-                        said[entry].setdefault(str(document[entry]), {})[file] = None
+                stated = _UNSTATED | document if "pipeline" in document else document
+                for entry in stated.keys() & said.keys():
+                    said[entry].setdefault(str(stated[entry]), {})[file] = None
     return tuple(
         Difference(entry, {value: tuple(names) for value, names in by_value.items()})
         for entry, by_value in said.items()

@@ -66,6 +66,7 @@ X, Y = SignalRef("x"), SignalRef("y")
         ("not 1 < x < 2", Not(And((Compare(Number(1), "<", X), Compare(X, "<", Number(2)))))),
         ("round >= 3", Compare(ROUND, ">=", Number(3))),
         ("calibrated(x) > base_rate()", Compare(Calibrated("x"), ">", BASE_RATE)),
+        ("calibrated(x, end) <= 0.05", Compare(Calibrated("x", "end"), "<=", Number(0.05))),
         ("at_least(2, a, b or c, x < 1)", AtLeast(2, (A, Or((B, C)), Compare(X, "<", Number(1))))),
         ("\ta\nand\n b ", And((A, B))),
         ("android", Truth(SignalRef("android"))),
@@ -104,7 +105,7 @@ OPERANDS: st.SearchStrategy[Operand] = st.one_of(
     st.builds(Number, NUMBERS),
     st.builds(SignalRef, NAMES),
     st.just(ROUND),
-    st.builds(Calibrated, NAMES),
+    st.builds(Calibrated, NAMES, st.sampled_from(["", "end", "gain"])),
     st.just(BASE_RATE),
 )
 LEAVES: st.SearchStrategy[Expression] = st.one_of(
@@ -297,9 +298,15 @@ def test_connectives_by_truth_table() -> None:
 
 
 def test_needs_name_each_signal_once() -> None:
-    needs = rule_needs("b and a or b > 1 and calibrated(c) > 0.2 and calibrated(a) > base_rate()")
+    needs = rule_needs(
+        "b and a or b > 1 and calibrated(c, end) > 0.2 and calibrated(a) > base_rate()"
+    )
     assert needs.signals == ("b", "a", "c")
-    assert needs.calibrated == ("c", "a")
+    assert needs.calibrated == (Calibrated("c", "end"), Calibrated("a"))
+    assert [*map(Calibrated.of, ("mean_of(a, 2)", "a, gain"))] == [
+        Calibrated("mean_of(a, 2)"),
+        Calibrated("a", "gain"),
+    ]
     assert needs.base_rate
     assert needs.fitting
     assert not rule_needs("a and round > 1").fitting

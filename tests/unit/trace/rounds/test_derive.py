@@ -320,8 +320,9 @@ def test_records_of_one_loop_are_pooled(tmp_path: Path) -> None:
     assert (pooled.n_questions, again) == (8, ["q00#2", "q01#2", "q02#2"])  # of tuesday
     assert pooled.closed_book.num_rows == 2
     assert pooled.origin.run["pipeline"] == "agent"
-    write_traces(records("r", 3), tmp_path / "other.parquet", run={"pipeline": "pipeline"})
-    with pytest.raises(UsageError, match="different loops"):
-        pool_traces([monday, read_traces(tmp_path / "other.parquet")])
+    for run in ({"pipeline": "pipeline"}, {"pipeline": "agent", "budget_note": True}):
+        write_traces(records("r", 3), tmp_path / f"{len(run)}.parquet", run=run)
+        with pytest.raises(UsageError, match="different loops"):
+            pool_traces([monday, read_traces(tmp_path / f"{len(run)}.parquet")])
     with pytest.raises(UsageError):
         pool_traces([])

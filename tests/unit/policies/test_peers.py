@@ -1,4 +1,4 @@
-"""Answer convergence against a transcription of its source's rule, windows, and the calibrated limit."""
+"""Answer convergence and EarlyEval against their sources' rules, windows, and the calibrated limit."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import pytest
 from tests.builders import of_rounds
 
 from suffice.errors import SufficeWarning, UsageError
+from suffice.measures.measures import Measures
+from suffice.policies.fitting import fit_data, out_of_fold
 from suffice.policies.registry import fit_method, unfitted_policy
 from suffice.policies.rules.language import first_round, parse
 from suffice.policies.rules.policy import Rule
 from suffice.signals.signal_table import first_stops, signal_table
+from suffice.stats.maps import fit_platt
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Round, Token
 
@@ -117,3 +120,91 @@ def test_too_few_successes_give_no_limit() -> None:
         policy = fit_method("calibrated-limit", to_trace_set(succeeding([1] * 18)), "published")
     assert isinstance(policy, Rule)
     assert policy.rule == "round >= 6"
+
+
+# --- EarlyEval --------------------------------------------------------------------------------------
+# how many steps in a row, from which step on, and the step after which decide_dual of EarlyEval's released
+# code stops (levels 0.95; the last where it does not), and what its two classifiers say in each step
+PAIRS = [
+    "2 0 2: 0.97 0.02, 0.97 0.02, 0.96 0.02, 0.2 0.94, 0.95 0.04, 0.5 0.5, 0.97 0.04",
+    "1 0 1: 0.97 0.04, 0.5 0.5, 0.95 0.02, 0.9 0.02, 0.5 0.97",
+    "2 0 5: 0.2 0.5, 0.2 0.94, 0.5 0.94, 0.5 0.5, 0.5 0.97",
+    "1 0 2: 0.5 0.5, 0.95 0.04, 0.9 0.02, 0.2 0.94, 0.9 0.04, 0.95 0.02, 0.5 0.97",
+    "2 0 4: 0.9 0.04, 0.9 0.04, 0.95 0.02, 0.97 0.02, 0.9 0.04, 0.5 0.1",
+    "2 3 5: 0.96 0.02, 0.95 0.04, 0.9 0.02, 0.95 0.02, 0.96 0.02",
+    "1 0 1: 0.5 0.95, 0.97 0.02, 0.2 0.5, 0.2 0.99, 0.96 0.04, 0.96 0.04",
+    "2 3 5: 0.2 0.5, 0.97 0.02, 0.2 0.99, 0.95 0.02, 0.9 0.04",
+    "1 0 2: 0.9 0.04, 0.5 0.97, 0.2 0.5, 0.95 0.04, 0.9 0.04, 0.5 0.99",
+    "2 0 3: 0.9 0.04, 0.97 0.04, 0.96 0.04, 0.97 0.04, 0.2 0.94",
+]
+
+
+@pytest.mark.parametrize("case", PAIRS)
+def test_a_pair_of_levels_stops_as_its_source_says(case: str) -> None:
+    stated, said = case.split(": ")
+    window, first, stop = map(int, stated.split())
+    pairs = [
+        dict(zip(("win", "lose"), map(float, one.split()), strict=True)) for one in said.split(", ")
+    ]
+    from_first = [f"stable_for(round >= {first} and {name} >= 0.95, {window})" for name in pairs[0]]
+    policy = Rule(" or ".join(from_first), own_signals=tuple(pairs[0]))
+    traces = of_rounds(*(Round(answer="a", signals=pair) for pair in pairs))
+    assert first_stops(policy, signal_table(traces, policy.specs)).tolist() == [stop]
+
+
+def foretelling(count: int = 60) -> list[QuestionRecord]:
+    """Questions whose last answer is right if ``mine`` is high; the first is right in every third."""
+    draws = np.random.default_rng(3)
+    made = []
+    for number in range(count):
+        luck = draws.uniform()
+        answers = [
+            "Oslo" if number % 3 == 0 else "Bergen",
+            "Oslo" if draws.uniform() < luck else "Bergen",
+        ]
+        made.append(
+            QuestionRecord(
+                question=Question(id=f"q{number:02d}", text=f"Where {number}?", split="tune"),
+                gold=Gold(answers=("Oslo",)),
+                rounds=tuple(Round(answer=answer, signals={"mine": luck}) for answer in answers),
+            )
+        )
+    return made
+
+
+def test_early_eval_foretells_the_last_answer() -> None:
+    record = to_trace_set(foretelling())
+    policy = fit_method("early-eval", record, "published", signal="mine", success=0.8, failure=0.7)
+    assert isinstance(policy, Rule)
+    assert policy.rule == "calibrated(mine, end) >= 0.8 or calibrated(mine, end) <= 0.3"
+    table = signal_table(record, policy.specs)
+    fires = policy.fires(table)
+    for row, question in enumerate(foretelling()):
+        right = [float(one.rounds[-1].answer == "Oslo") for one in foretelling()]
+        luck = [one.rounds[0].signals["mine"] for one in foretelling()]
+        success = fit_platt(luck, right).predict([question.rounds[0].signals["mine"]])[0]
+        assert fires[row].tolist() == [success >= 0.8 or 1 - success >= 0.7] * 2
+    assert policy.confidence(table) is None  # what it foretells is not this answer
+    with pytest.raises(UsageError, match="agreement"):
+        fit_method("early-eval", Measures.of(record).by("agreement"), "published", signal="mine")
+
+
+def test_early_eval_takes_its_levels_from_the_record() -> None:
+    """The cheapest of all pairs within one standard error of the best."""
+    record = to_trace_set(foretelling())
+    policy = fit_method("early-eval", record, "corrected", signal="mine")
+    data = fit_data(record, ("mine",))
+    levels = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+    now, end = (out_of_fold(data, key)[:, 0] for key in ("mine", "mine, end"))
+    f1, rules = data.outcomes.f1, {}
+    for success in levels:
+        for failure in levels:
+            early = (now >= success) | (end <= float(f"{1 - failure:g}"))
+            scores = np.where(early, f1[:, 0], f1[:, 1])
+            error = scores.std(ddof=1) / np.sqrt(len(scores))
+            text = f"calibrated(mine) >= {success:g} or calibrated(mine, end) <= {1 - failure:g}"
+            rules[text] = (scores.mean(), error, 2 - early.mean())
+    best, error, _ = max(rules.values(), key=lambda one: one[0])
+    close = {text: one for text, one in rules.items() if one[0] >= best - error}
+    assert isinstance(policy, Rule)
+    assert close[policy.rule][2] == min(one[2] for one in close.values())
