@@ -8,13 +8,14 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from suffice._optional import require
 from suffice.concurrency import at_once, settled
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.live.loop import Loop, Probe
 from suffice.live.reported import draft_of, reported_passages, reported_tokens, reported_usage
+from suffice.loops.calls import parse_reply
 from suffice.trace.rounds.records import Draft, LoopView, Passage, Usage
 
 _Read = TypeVar("_Read")
@@ -159,11 +160,36 @@ class Reply:
         }
 
 
-class AgentRun:
-    """Hold an agent's run: its loop, and the model's replies since the last round."""
+Asking = bool | Literal["in-loop"] | Probe
+"""Who gives the answer of a round where the watch needs one.
 
-    def __init__(self, loop: Loop, *, tools: Collection[str] | None, probe: bool | Probe) -> None:
-        self.loop = loop
+``False``: nobody. ``True``: the model, without tools on the same messages; at a stop its reply is the run's.
+``"in-loop"``: the model, asked for a few words by one more message, with the same tools and none to call, so
+that a server's prefix cache holds; a stopped run still writes its answer. A function: as in ``loop.observe``.
+"""
+
+
+def asks_in_loop(probe: Asking, *, offered: bool = True) -> bool:
+    """Say whether the model is asked in its own conversation; refuse other words than that one."""
+    if isinstance(probe, str) and not (offered and probe == "in-loop"):
+        word = "'in-loop', " if offered else ""
+        raise UsageError(
+            f"probe={probe!r} is unknown here; allowed are {word}True, False and a function of the rounds"
+        )
+    return probe == "in-loop"
+
+
+class AgentRun:
+    """Hold an agent's run: its loop, and the model's replies since the last round.
+
+    ``in_loop``: an adapter that can ask at the end of the conversation does so, and returns no draft.
+    """
+
+    def __init__(
+        self, loop: Loop, *, tools: Collection[str] | None, probe: Asking, in_loop: bool = False
+    ) -> None:
+        asks_in_loop(probe, offered=in_loop)
+        self.loop, self.in_loop = loop, in_loop
         self._tools, self._probe = tools, probe
         self._usages: list[Usage] = []
         self._drafts: dict[int, Any] = {}
@@ -221,6 +247,10 @@ class AgentRun:
         costs = {**({} if held is None else self._costs), **changed}
         if answer is None:
             return
+        if self.in_loop and self.loop.rounds and self.loop.rounds[-1].answer is not None:
+            last = self.loop.rounds[-1]  # its words compare with those of the rounds before
+            answer, costs = last.answer_text, {**costs, "tokens": last.tokens}
+            costs |= {"response": last.response, "answer_starts": None}
         if self.loop.rounds:
             self._drafts[len(self.loop.rounds)] = None if held is None else held.raw
             self.loop.answered(answer, **costs)
@@ -243,13 +273,18 @@ class AgentRun:
 
     def _asking(self, ask: Callable[[], Reply | Awaitable[Reply]]) -> Probe | None:
         """Return the probe."""
-        if not isinstance(self._probe, bool):
+        if callable(self._probe):
             return self._probe
 
         async def draft(view: LoopView) -> Draft:
             began = time.perf_counter()
             reply = await settled(ask())
+            costs = reply.costs(time.perf_counter() - began)
+            if self.in_loop:
+                parsed = parse_reply(reply.text)
+                made = draft_of(parsed.answer, {**costs, "response": reply.text})
+                return replace(made, parse_failure=parsed.failure)
             self._drafts[len(view.rounds)] = reply.raw
-            return draft_of(reply.text, reply.costs(time.perf_counter() - began))
+            return draft_of(reply.text, costs)
 
         return draft if self._probe else None

@@ -10,10 +10,11 @@ from itertools import pairwise
 from typing import Any, Self
 
 from suffice.concurrency import at_once, settled
-from suffice.integrations.agents import Framework, Reply, ToolResult, outcome
+from suffice.integrations.agents import Asking, Framework, Reply, ToolResult, asks_in_loop, outcome
 from suffice.integrations.langgraph import GraphRun, GraphRuns, run_of
-from suffice.live.loop import Loop, Probe
+from suffice.live.loop import Loop
 from suffice.live.watch import Watch
+from suffice.loops.prompts import ANSWER_NOW
 
 _AGENTS = Framework(name="LangChain's agents", package="langchain", tested="1.4.7")
 _KEY = "suffice"
@@ -34,7 +35,8 @@ class SufficeMiddleware:
         Names of the tools that retrieve; ``None``: all do.
     probe
         ``True``: if a round needs an answer, the model is called without tools on the same messages; at a
-        stop that answer is the run's. Or what ``loop.observe`` takes.
+        stop that answer is the run's. ``"in-loop"``: it is asked for a few words by one more message, with
+        the same tools and none to call; a stopped run still answers. Or what ``loop.observe`` takes.
     without_tools
         Makes the request that the model answers without searching; ``None``: one without tools. Of a provider
         that refuses results of tools then: ``lambda request: request.override(tool_choice="none")``.
@@ -51,11 +53,11 @@ class SufficeMiddleware:
         watch: Watch,
         *,
         tools: Collection[str] | None = None,
-        probe: bool | Probe = False,
+        probe: Asking = False,
         without_tools: Callable[[Any], Any] | None = None,
     ) -> None:
         self._without_tools = without_tools or _without_tools
-        self._runs = GraphRuns(watch, tools=tools, probe=probe)
+        self._runs = GraphRuns(watch, tools=tools, probe=probe, in_loop=asks_in_loop(probe))
 
     # --- what LangChain calls ---------------------------------------------------------------------
     def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
@@ -70,7 +72,7 @@ class SufficeMiddleware:
         run = self._run(request)
 
         async def ask() -> Reply:
-            return _draft(await settled(handler(self._unseen(request))))
+            return _draft(await settled(handler(self._unseen(request, run.in_loop))))
 
         reply = await run.astep(_results(run, request.state["messages"]), ask)
         if reply is None:
@@ -131,9 +133,9 @@ class SufficeMiddleware:
         return run
 
     # --- its requests -----------------------------------------------------------------------------
-    def _unseen(self, request: Any) -> Any:
-        """Send a request without tools whose reply does not appear in the run's stream."""
-        request = self._without_tools(request)
+    def _unseen(self, request: Any, in_loop: bool) -> Any:  # noqa: FBT001
+        """Make the request for a draft, whose reply does not appear in the run's stream."""
+        request = _asked_now(request) if in_loop else self._without_tools(request)
         if not hasattr(request.model, "tags"):
             return request
         tags = [*(request.model.tags or ()), "nostream"]
@@ -148,6 +150,16 @@ def _joined(cls: type, base: type) -> type:
 
 def _without_tools(request: Any) -> Any:
     return request.override(tools=[], tool_choice=None)
+
+
+@cache
+def _message() -> Any:
+    return _AGENTS.point("langchain.messages", "HumanMessage")
+
+
+def _asked_now(request: Any) -> Any:
+    messages = [*request.messages, _message()(ANSWER_NOW)]
+    return request.override(messages=messages, tool_choice="none", response_format=None)
 
 
 def _stamped(loop: Loop, reply: Any) -> Any:

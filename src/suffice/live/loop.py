@@ -221,7 +221,7 @@ class Loop:
                 asked = with_draft(asked, draft, probed=not self._stops)
         decision = self.follow(asked, score)
         if probe is not None and self.done and self.rounds[-1].answer is None:
-            self._replace_last(await self._ask(probe, None, waits=waits))
+            self._replace_last(await self._ask(probe, None, waits=waits), probed=False)
         return decision
 
     def answered(self, answer: str, **held: Any) -> None:
@@ -423,13 +423,13 @@ class Loop:
         given.close()
         raise UsageError("the probe is a coroutine function; await loop.aobserve(..., probe=...)")
 
-    def _replace_last(self, draft: Draft | None) -> None:
-        """Set the answer of the last round."""
+    def _replace_last(self, draft: Draft | None, *, probed: bool | None = None) -> None:
+        """Set the answer of the last round; one that the policy had asked for stays paid for."""
         if draft is None:
             return
         last = self.rounds[-1]
-        bare = last if last.answer is None else without_answer(last)
-        self._last = with_draft(bare, draft, probed=None if last.probed is None else False)
+        bare = last if last.answer is None or last.probed is False else without_answer(last)
+        self._last = with_draft(bare, draft, probed=probed if last.probed is None else False)
         if self.spending is not None:
             self.spending.add_round(draft.usage)
 

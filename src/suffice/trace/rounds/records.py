@@ -282,7 +282,7 @@ _DRAFTED = ("prompt_tokens", "cached_tokens", "completion_tokens", "latency_s")
 
 
 def with_draft(asked: Round, draft: Draft, *, probed: bool | None) -> Round:
-    """Return the round with the draft as its answer; its usage is added, as the answer's part."""
+    """Return the round with the draft as its answer; its usage is added, also to the answer's part."""
     own, spent = asked.usage, draft.usage
     if own.llm_calls == 0:
         none = {name: 0 for name in _DRAFTED[:3] if getattr(own, name) is None}
@@ -290,7 +290,9 @@ def with_draft(asked: Round, draft: Draft, *, probed: bool | None) -> Round:
     changed: dict[str, Any] = {
         name: value for name in _APART if (value := getattr(spent, name)) is not None
     }
-    changed |= answer_part(spent)
+    for name, value in answer_part(spent).items():
+        before = 0 if asked.answer is None else getattr(own, name)
+        changed[name] = known_sum([before, value])
     for name in ("llm_calls", *_DRAFTED):
         changed[name] = known_sum([getattr(own, name), getattr(spent, name)])
     said = {name: getattr(draft, name) for name in _SAID}
