@@ -10,9 +10,9 @@ from itertools import pairwise
 from typing import Any, Self
 
 from suffice.concurrency import at_once, settled
-from suffice.integrations.agents import Asking, Framework, Reply, ToolResult, asks_in_loop, outcome
+from suffice.integrations.agents import Framework, Reply, ToolResult, outcome
 from suffice.integrations.langgraph import GraphRun, GraphRuns, run_of
-from suffice.live.loop import Loop
+from suffice.live.loop import Asking, Loop
 from suffice.live.watch import Watch
 from suffice.loops.prompts import ANSWER_NOW
 
@@ -57,7 +57,7 @@ class SufficeMiddleware:
         without_tools: Callable[[Any], Any] | None = None,
     ) -> None:
         self._without_tools = without_tools or _without_tools
-        self._runs = GraphRuns(watch, tools=tools, probe=probe, in_loop=asks_in_loop(probe))
+        self._runs = GraphRuns(watch, **GraphRun.settings(tools, probe))
 
     # --- what LangChain calls ---------------------------------------------------------------------
     def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
@@ -105,9 +105,10 @@ class SufficeMiddleware:
     def _run(self, request: Any) -> GraphRun:
         """Return the run of the last tool call, or a new one; the state holds its loop's id."""
         messages, runtime = request.state["messages"], request.runtime
-        asked = next(
-            (place for place in reversed(range(len(messages))) if _asks(messages[place])), -1
-        )
+        asked = -1
+        for place, held in enumerate(messages):  # a summary of earlier messages asks nothing
+            if held.type == "human" and "lc_source" not in held.additional_kwargs:
+                asked = place
         question = messages[asked] if asked >= 0 else None
         last = _last_call(messages)
         if last is not None and (name := _question_id(messages[last])) is not None:
@@ -121,13 +122,9 @@ class SufficeMiddleware:
         return self._runs.get(begun, runtime) or self._runs.begin(text, runtime, begun)
 
     def _resumed(self, messages: Sequence[Any], runtime: Any, name: str) -> GraphRun:
-        """Rebuild a loop of an ended process from its rounds."""
         run = self._runs.begin(str(messages[0].text), runtime, name)
-        places = [
-            place
-            for place, message in enumerate(messages)
-            if message.type == "ai" and message.tool_calls
-        ]
+        numbered = enumerate(messages)
+        places = [place for place, held in numbered if held.type == "ai" and held.tool_calls]
         for place, end in pairwise(places):
             run.take(_results(run, messages[place:end]))
         return run
@@ -152,13 +149,9 @@ def _without_tools(request: Any) -> Any:
     return request.override(tools=[], tool_choice=None)
 
 
-@cache
-def _message() -> Any:
-    return _AGENTS.point("langchain.messages", "HumanMessage")
-
-
 def _asked_now(request: Any) -> Any:
-    messages = [*request.messages, _message()(ANSWER_NOW)]
+    asked = _AGENTS.point("langchain.messages", "HumanMessage")
+    messages = [*request.messages, asked(ANSWER_NOW)]
     return request.override(messages=messages, tool_choice="none", response_format=None)
 
 
@@ -185,14 +178,8 @@ def _chosen(loop: Loop, state: Any) -> dict[str, Any] | None:
 
 
 def _last_call(messages: Sequence[Any]) -> int | None:
-    """Return the model's last message if it calls tools."""
     last = next((n for n in reversed(range(len(messages))) if messages[n].type == "ai"), None)
     return last if last is not None and messages[last].tool_calls else None
-
-
-def _asks(message: Any) -> bool:
-    """Say whether it is a question and not a summary of earlier messages."""
-    return message.type == "human" and "lc_source" not in message.additional_kwargs
 
 
 def _open_calls(messages: Sequence[Any]) -> bool:

@@ -12,16 +12,8 @@ from functools import cache
 from typing import Any
 
 from suffice.errors import UsageError
-from suffice.integrations.agents import (
-    AgentRun,
-    Asking,
-    Framework,
-    Reply,
-    ToolResult,
-    asks_in_loop,
-    outcome,
-)
-from suffice.live.loop import Loop
+from suffice.integrations.agents import AgentRun, Framework, Reply, ToolResult, outcome
+from suffice.live.loop import Asking, Loop
 from suffice.live.watch import Watch
 from suffice.loops.prompts import ANSWER_NOW
 
@@ -61,8 +53,7 @@ class SufficeRunner:
         self, watch: Watch, *, tools: Collection[str] | None = None, probe: Asking = False
     ) -> None:
         self._runner = [_point(name) for name in ("RunHooks.on_llm_start", "Runner")][-1]
-        self._watch = watch
-        self._settings = {"tools": tools, "probe": probe, "in_loop": asks_in_loop(probe)}
+        self._watch, self._settings = watch, AgentRun.settings(tools, probe)
 
     async def run(self, agent: Any, asked: Any, **options: Any) -> Any:
         """Run as ``Runner.run``."""
@@ -108,8 +99,6 @@ class SufficeRunner:
 
 
 class _Run(AgentRun):
-    """Track a run: what goes into the SDK, and what it says."""
-
     def __init__(self, loop: Loop, **settings: Any) -> None:
         super().__init__(loop, **settings)
         self.options: dict[str, Any] = {}
@@ -245,8 +234,6 @@ def _hooks() -> type[Any]:
     custom_span = _point("custom_span")
 
     class Hooks(base):  # type: ignore[misc]
-        """Call the watch's hooks, then the user's."""
-
         def __init__(self, run: _Run, own: Any) -> None:
             self.run, self.own = run, own or base()
             for name in ("on_agent_start", "on_handoff", "on_tool_start"):
@@ -277,7 +264,6 @@ def _hooks() -> type[Any]:
 
 
 def _question(asked: str | list[Any]) -> str:
-    """Return the user's last message."""
     if isinstance(asked, str):
         return asked
     said: Any = next((item for item in reversed(asked) if item.get("role") == "user"), {})

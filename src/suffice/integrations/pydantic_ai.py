@@ -10,16 +10,8 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from suffice.integrations.agents import (
-    DOCUMENTS,
-    AgentRun,
-    Asking,
-    Framework,
-    Reply,
-    ToolResult,
-    asks_in_loop,
-    outcome,
-)
+from suffice.integrations.agents import DOCUMENTS, AgentRun, Framework, Reply, ToolResult, outcome
+from suffice.live.loop import Asking
 from suffice.live.watch import Watch
 from suffice.loops.prompts import ANSWER_NOW
 
@@ -39,7 +31,7 @@ def suffice_capability(
     answer is the run's. ``"in-loop"``: it is asked for a few words at the end of the conversation, with the
     same tools and none to call; a stopped run still writes its answer. Or what ``loop.observe`` takes.
     """
-    return _capability()(watch, tools=tools, probe=probe, in_loop=asks_in_loop(probe))
+    return _capability()(watch, **AgentRun.settings(tools, probe))
 
 
 @cache
@@ -48,8 +40,6 @@ def _capability() -> type[Any]:
     base: Any = [_PYDANTIC_AI.point("pydantic_ai.capabilities", name) for name in names][-1]
 
     class SufficeCapability(base):  # type: ignore[misc]
-        """Watch an agent; each run has its own copy with a loop."""
-
         run: AgentRun
         sent: list[Any]  # the messages of the request that comes next
         final: Collection[str]  # names of the output's tools
@@ -145,7 +135,6 @@ def _results(messages: Sequence[Any], final: Collection[str]) -> Iterator[ToolRe
 
 
 def _without_tools(request: Any) -> Any:
-    """Return the request with only the tools of the output."""
     parameters = replace(request.model_request_parameters, function_tools=[], native_tools=[])
     settings = {
         name: value

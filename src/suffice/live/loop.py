@@ -39,6 +39,7 @@ from suffice.trace.rounds.records import (
 OWN_ID = "give every question its own id, or none to have one made"
 Probe = Callable[[LoopView], "Draft | str | Awaitable[Draft | str]"]
 """Asked for the answer that the rounds so far would give; a coroutine function under ``aobserve``."""
+Asking = bool | Literal["in-loop"] | Probe  # what an adapter of agents takes
 
 _UNASKED = Decision(action=Action.CONTINUE, reason="no policy decides", values={})
 
@@ -240,8 +241,7 @@ class Loop:
         self._check_open()
         if not self.rounds:
             raise UsageError("answered() before a round was observed; call observe(...) first")
-        unknown = held.keys() - OF_ANSWER
-        if unknown:
+        if unknown := held.keys() - OF_ANSWER:
             raise UsageError(
                 f"answered() takes {', '.join(sorted(OF_ANSWER))}; found {named(unknown)}"
             )

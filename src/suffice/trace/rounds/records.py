@@ -47,9 +47,8 @@ def fitting_clusters(given: Any, samples: Sequence[str] | None) -> tuple[int, ..
 
 
 def _scores(given: Any, column: str) -> tuple[float, ...]:
-    return tuple(
-        math.nan if score is None else float32(score, column) for score in numbers(given, column)
-    )
+    scores = numbers(given, column)
+    return tuple(math.nan if score is None else float32(score, column) for score in scores)
 
 
 def _check_logprob(value: float | None, column: str) -> float:
@@ -291,8 +290,7 @@ def with_draft(asked: Round, draft: Draft, *, probed: bool | None) -> Round:
         name: value for name in _APART if (value := getattr(spent, name)) is not None
     }
     for name, value in answer_part(spent).items():
-        before = 0 if asked.answer is None else getattr(own, name)
-        changed[name] = known_sum([before, value])
+        changed[name] = known_sum([getattr(own, name) if asked.answer is not None else 0, value])
     for name in ("llm_calls", *_DRAFTED):
         changed[name] = known_sum([getattr(own, name), getattr(spent, name)])
     said = {name: getattr(draft, name) for name in _SAID}
