@@ -261,8 +261,9 @@ def test_a_probed_answer_that_the_policy_asked_for_stays_paid_for(
     policy: Any, tmp_path: Path
 ) -> None:
     with Watch(policy, record=tmp_path, mode="live") as watch, watch.question("Where?") as loop:
-        while not loop.done:
-            loop.observe(passages=["a"], usage={"prompt_tokens": 30}, probe=drafts([]))
+        for text in ("one", "two") if policy is STABLE else ("one", "one"):
+            loop.observe(passages=[text], usage={"prompt_tokens": 30}, probe=drafts([]))
+        assert loop.done
         loop.answered("Bergen", usage={"prompt_tokens": 7, "completion_tokens": 1})
     (record,) = records(tmp_path).values()
     last = record.rounds[-1]
