@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from tests.server import Answer, Body, Server
@@ -82,8 +83,8 @@ class AgentServer(Server):
     def _answer(self, body: Body) -> Answer:
         message, logprobs = self._message(body)
         finish = "tool_calls" if "tool_calls" in message else "stop"
-        sent = sum(len(_text(held).split()) for held in body["messages"])
-        usage = _usage(sent, len(json.dumps(message).split()))
+        sent = _words(body["messages"])
+        usage = _usage(sent, len(json.dumps(message).split()), self._cached(body))
         reply: Body = {"id": "r", "created": 1, "model": body.get("model", "scripted")}
         if not body.get("stream"):
             choice = {
@@ -105,6 +106,16 @@ class AgentServer(Server):
             )
         lines = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
         return 200, {"content-type": "text/event-stream"}, lines.encode()
+
+    def _cached(self, body: Body) -> int:
+        """The words of the longest beginning that an earlier request with the same tools had."""
+        known = [0]
+        for earlier in self.bodies:
+            if earlier is not body and earlier.get("tools") == body.get("tools"):
+                pairs = zip(earlier["messages"], body["messages"], strict=False)
+                same = takewhile(lambda pair: pair[0] == pair[1], pairs)
+                known.append(_words([pair[0] for pair in same]))
+        return max(known)
 
     def _message(self, body: Body) -> tuple[Body, Body | None]:
         """The assistant's message and its log-probabilities."""
@@ -153,6 +164,10 @@ def _call(name: str, tool: str, arguments: Body) -> Body:
     return {"id": name, "type": "function", "function": function}
 
 
+def _words(messages: Sequence[Body]) -> int:
+    return sum(len(_text(held).split()) for held in messages)
+
+
 def _text(message: Body) -> str:
     content = message.get("content") or ""
     if isinstance(content, str):
@@ -185,12 +200,12 @@ def _logprobs(text: str) -> Body:
     return {"content": [{"token": token, "logprob": -0.1, **none} for token in tokens]}
 
 
-def _usage(prompt: int, completion: int) -> Body:
+def _usage(prompt: int, completion: int, cached: int) -> Body:
     return {
         "prompt_tokens": prompt,
         "completion_tokens": completion,
         "total_tokens": prompt + completion,
-        "prompt_tokens_details": {"cached_tokens": 0},
+        "prompt_tokens_details": {"cached_tokens": cached},
     }
 
 

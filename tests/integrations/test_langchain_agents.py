@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.integrations.agent_server import AgentServer, agent_server, in_order
-from tests.integrations.watching import NEWS, QUESTION, STABLE, Asked, Search, Watching, found
+from tests.integrations.watching import NEWS, QUESTION, STABLE, Asked, InLoop, Search, found
 
 import suffice
 from suffice.integrations.langchain import SufficeMiddleware
@@ -69,12 +69,12 @@ def records(folder: Path) -> list[QuestionRecord]:
     return list(suffice.read(folder).records())
 
 
-class TestLangChain(Watching):
+class TestLangChain(InLoop):
     heading = "LangChain agents"
     example = ("langchain_agent.py", "URL")
 
     def agent(
-        self, server: AgentServer, watch: Any, *, search: Search = found, probe: bool = False
+        self, server: AgentServer, watch: Any, *, search: Search = found, probe: Any = False
     ) -> Any:
         return agent_of(server, SufficeMiddleware(watch, probe=probe), tools=[search_tool(search)])
 

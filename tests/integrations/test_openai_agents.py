@@ -18,8 +18,8 @@ from tests.integrations.watching import (  # noqa: E402
     QUESTION,
     STABLE,
     Asked,
+    InLoop,
     Search,
-    Watching,
     found,
     records,
 )
@@ -55,12 +55,12 @@ def agent(server: AgentServer, **settings: Any) -> Any:
     )
 
 
-class TestOpenAIAgents(Watching):
+class TestOpenAIAgents(InLoop):
     heading = "OpenAI Agents SDK"
     example = ("openai_agent.py", "URL", "scripted")
 
     def agent(
-        self, server: AgentServer, watch: Any, *, search: Search = found, probe: bool = False
+        self, server: AgentServer, watch: Any, *, search: Search = found, probe: Any = False
     ) -> Any:
         @function_tool(name_override="search")  # type: ignore[untyped-decorator]
         def tool(query: str) -> list[dict[str, str]]:

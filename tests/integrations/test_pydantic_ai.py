@@ -22,8 +22,8 @@ from tests.integrations.watching import (  # noqa: E402
     NEWS,
     QUESTION,
     Asked,
+    InLoop,
     Search,
-    Watching,
     found,
     records,
 )
@@ -56,12 +56,12 @@ def agent(server: AgentServer, watch: suffice.Watch, **settings: Any) -> Agent[N
     )
 
 
-class TestPydanticAI(Watching):
+class TestPydanticAI(InLoop):
     heading = "pydantic-ai agents"
     example = ("pydantic_ai_agent.py", "URL", "scripted")
 
     def agent(
-        self, server: AgentServer, watch: Any, *, search: Search = found, probe: bool = False
+        self, server: AgentServer, watch: Any, *, search: Search = found, probe: Any = False
     ) -> Any:
         def tool(query: str) -> list[dict[str, str]]:
             """Search the notes."""

@@ -14,6 +14,7 @@ import pytest
 from tests.integrations.agent_server import AgentServer, Writer, agent_server, in_order
 
 import suffice
+from suffice.loops.prompts import ANSWER_NOW
 from suffice.trace.rounds.records import QuestionRecord
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "agents"
@@ -21,6 +22,7 @@ ANSWERS = ("Unknown", "Bergen", "Oslo", "Oslo", "Oslo", "Oslo")
 QUESTION = "Where was it signed?"
 NEWS = suffice.Rule(rule="new_passages < 0.5")
 STABLE = suffice.Rule(rule="answer_stable")
+LABELLED = in_order(*(f"Answer: {answer}" for answer in ANSWERS))
 
 Search = Callable[[str], list[dict[str, str]]]
 
@@ -60,7 +62,7 @@ class Watching:
         return agent_server(write, searches=searches)
 
     def agent(
-        self, server: AgentServer, watch: Any, *, search: Search = found, probe: bool = False
+        self, server: AgentServer, watch: Any, *, search: Search = found, probe: Any = False
     ) -> Any:
         """A watched agent with one tool."""
         raise NotImplementedError
@@ -162,3 +164,61 @@ class Watching:
             )
         assert done.returncode == 0, done.stderr
         assert self.example_says in done.stdout
+
+
+class InLoop(Watching):
+    """The tests of an adapter that asks for answers in the loop's own conversation."""
+
+    def test_an_answer_in_the_loop_is_one_more_turn_of_its_conversation(
+        self, tmp_path: Path
+    ) -> None:
+        """The next turn goes on from the same messages with the same tools, as if nothing had been asked."""
+        with (
+            self.served(LABELLED) as server,
+            suffice.Watch(NEWS, record=tmp_path, max_rounds=8) as watch,
+        ):
+            answer, said = self.run(self.agent(server, watch, probe="in-loop"))
+        assert (answer, said["rounds"], said["stopped_by"]) == ("Answer: Oslo", 5, "end")
+        turns, probes = server.bodies[::2], server.bodies[1::2]
+        assert (len(turns), len(probes)) == (6, 5)
+        for probe, turn in zip(probes, turns[1:], strict=True):
+            *before, asked = probe["messages"]
+            assert asked == {"role": "user", "content": ANSWER_NOW}
+            assert probe["tool_choice"] == "none" != turn.get("tool_choice")
+            choice = {"tool_choice": turn["tool_choice"]} if "tool_choice" in turn else {}
+            assert turn == {**_without(probe, "tool_choice"), "messages": before, **choice}
+        (record,) = records(tmp_path).values()
+        assert [(held.answer, held.response) for held in record.rounds] == [
+            (answer, f"Answer: {answer}") for answer in ANSWERS[1:]
+        ]
+        assert [held.probed for held in record.rounds] == [True] * 4 + [False]
+        assert record.rounds[0].tokens or not self.has_tokens
+        spent = [held.usage for held in record.rounds]
+        assert [(held.llm_calls, held.answer_calls) for held in spent] == [(2, 1)] * 5
+        for probe, held in zip(probes[1:4], spent[1:4], strict=True):
+            size = sum(
+                len(str(message.get("content") or "").split()) for message in probe["messages"]
+            )
+            assert held.answer_prompt_tokens == size
+            assert 0 < (held.answer_cached_tokens or 0) < size
+
+    def test_a_stopped_run_still_writes_its_answer_and_pays_for_both(self, tmp_path: Path) -> None:
+        with (
+            self.served(LABELLED) as server,
+            suffice.Watch(STABLE, record=tmp_path, mode="live") as watch,
+        ):
+            answer, said = self.run(self.agent(server, watch, probe="in-loop"))
+        assert (answer, said["rounds"], said["stopped_by"]) == ("Answer: Oslo", 3, "policy")
+        assert server.with_tools == [True, False] * 3 + [False]
+        (record,) = records(tmp_path).values()
+        assert [held.answer for held in record.rounds] == ["Bergen", "Oslo", "Oslo"]
+        assert [held.usage.llm_calls for held in record.rounds] == [2, 2, 3]
+        assert [held.usage.answer_calls for held in record.rounds] == [1, 1, 2]
+
+    def test_another_word_is_refused_when_it_is_built(self, server: AgentServer) -> None:
+        with pytest.raises(suffice.UsageError, match="in-loop"):
+            self.agent(server, suffice.Watch(), probe="in_loop")
+
+
+def _without(body: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in body.items() if key != name}

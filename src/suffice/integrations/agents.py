@@ -5,19 +5,19 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any
 
 from suffice._optional import require
 from suffice.concurrency import at_once, settled
 from suffice.errors import DataError, SufficeWarning, UsageError
-from suffice.live.loop import Loop, Probe
+from suffice.live.loop import Asking, Loop, Probe
 from suffice.live.reported import draft_of, reported_passages, reported_tokens, reported_usage
+from suffice.loops.calls import parse_reply
 from suffice.trace.rounds.records import Draft, LoopView, Passage, Usage
-
-_Read = TypeVar("_Read")
 
 # --- versions ------------------------------------------------------------------------------------
 
@@ -32,20 +32,19 @@ class Framework:
 
     def point(self, module: str, name: str | None = None) -> Any:
         """Return the module, or the object under the dotted ``name``, that an adapter hooks into."""
-        try:
+        installed = ""
+        with suppress(PackageNotFoundError):
             installed = version(self.package)
-        except PackageNotFoundError:
-            installed = "of an unknown version"
         tested = f"pip install '{self.package}=={self.tested}' is what was tested"
         try:
             point = require(module, purpose=f"Suffice in {self.name}", package=self.package)
             point = point if name is None else attrgetter(name)(point)
         except (AttributeError, ImportError) as error:
-            if installed == "of an unknown version":
+            if not installed:
                 raise
-            wanted = module if name is None else f"{module}.{name}"
             raise UsageError(
-                f"{self.package} {installed} has no {wanted}, by which Suffice stops it; {tested}"
+                f"{self.package} {installed} has no {'.'.join(filter(None, (module, name)))}, by which "
+                f"Suffice stops it; {tested}"
             ) from error
         if installed.split(".")[:2] != self.tested.split(".")[:2]:
             warnings.warn(
@@ -63,11 +62,7 @@ DOCUMENTS = ("documents", "results", "passages")
 # --- rounds --------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
-    """Hold a tool call and its result.
-
-    ``output`` are documents where the framework keeps them, else the text; ``text`` stands in for an output
-    that is none of these.
-    """
+    """Hold a tool call and its result: documents where they are kept, else text; ``text`` is the fallback."""
 
     tool: str
     output: Any
@@ -117,14 +112,6 @@ def tool_passages(output: Any, text: str | None = None) -> tuple[Passage, ...]:
         return reported_passages([held for held in texts if held.strip()])
 
 
-def readable(read: Callable[[Any], _Read], reported: Any) -> _Read | None:
-    """Return the tokens or usage that a function reads; ``None`` for an unknown shape."""
-    try:
-        return read(reported)
-    except DataError:
-        return None
-
-
 # --- what is said --------------------------------------------------------------------------------
 def outcome(loop: Loop) -> dict[str, Any]:
     """Return a run's result as JSON for its metadata: the question, how it ended and why."""
@@ -151,26 +138,37 @@ class Reply:
 
     def costs(self, seconds: float | None = None) -> dict[str, Any]:
         """Return the arguments of ``answered`` besides the text."""
-        usage = (readable(reported_usage, self.usage) if self.usage else None) or Usage(llm_calls=1)
-        return {
-            "usage": usage if seconds is None else replace(usage, latency_s=seconds),
-            "tokens": readable(reported_tokens, self.logprobs),
-            "answer_starts": self.answer_starts,
-        }
+        usage, tokens = Usage(llm_calls=1), None
+        with suppress(DataError):  # of an unknown shape
+            usage = reported_usage(self.usage) if self.usage else usage
+        with suppress(DataError):
+            tokens = reported_tokens(self.logprobs)
+        usage = usage if seconds is None else replace(usage, latency_s=seconds)
+        return {"usage": usage, "tokens": tokens, "answer_starts": self.answer_starts}
 
 
 class AgentRun:
     """Hold an agent's run: its loop, and the model's replies since the last round."""
 
-    def __init__(self, loop: Loop, *, tools: Collection[str] | None, probe: bool | Probe) -> None:
-        self.loop = loop
-        self._tools, self._probe = tools, probe
+    def __init__(
+        self, loop: Loop, *, tools: Collection[str] | None, probe: Asking, in_loop: bool = False
+    ) -> None:
+        if isinstance(probe, str) and not in_loop:
+            raise UsageError(f"found probe={probe!r}; here it is True, False or a function")
+        self.loop, self.in_loop, self._tools, self._probe = loop, in_loop, tools, probe
         self._usages: list[Usage] = []
         self._drafts: dict[int, Any] = {}
         self._costs: dict[str, Any] = {}
         self.reply: Reply | None = None
         self.given: Any = None
         """The draft that is the run's answer, as the framework has it."""
+
+    @staticmethod
+    def settings(tools: Collection[str] | None, probe: Asking) -> dict[str, Any]:
+        """Return the settings of an adapter that can also ask at the end of the conversation."""
+        if isinstance(probe, str) and probe != "in-loop":
+            raise UsageError(f"found probe={probe!r}; it is 'in-loop', True, False or a function")
+        return {"tools": tools, "probe": probe, "in_loop": probe == "in-loop"}
 
     def step(self, results: Sequence[ToolResult], ask: Callable[[], Reply]) -> Any:
         """Do the same as :meth:`astep`, without asyncio."""
@@ -221,6 +219,10 @@ class AgentRun:
         costs = {**({} if held is None else self._costs), **changed}
         if answer is None:
             return
+        if self.in_loop and self.loop.rounds and self.loop.rounds[-1].answer is not None:
+            last = self.loop.rounds[-1]  # its words compare with those of the rounds before
+            answer, costs = last.answer_text, {**costs, "tokens": last.tokens}
+            costs |= {"response": last.response, "answer_starts": None}
         if self.loop.rounds:
             self._drafts[len(self.loop.rounds)] = None if held is None else held.raw
             self.loop.answered(answer, **costs)
@@ -242,14 +244,18 @@ class AgentRun:
         return {**held, "usage": usages}
 
     def _asking(self, ask: Callable[[], Reply | Awaitable[Reply]]) -> Probe | None:
-        """Return the probe."""
-        if not isinstance(self._probe, bool):
+        if callable(self._probe):
             return self._probe
 
         async def draft(view: LoopView) -> Draft:
             began = time.perf_counter()
             reply = await settled(ask())
+            costs = reply.costs(time.perf_counter() - began)
+            if self.in_loop:
+                parsed = parse_reply(reply.text)
+                made = draft_of(parsed.answer, {**costs, "response": reply.text})
+                return replace(made, parse_failure=parsed.failure)
             self._drafts[len(view.rounds)] = reply.raw
-            return draft_of(reply.text, reply.costs(time.perf_counter() - began))
+            return draft_of(reply.text, costs)
 
         return draft if self._probe else None

@@ -117,14 +117,10 @@ def _target(text: str, rest: str) -> Any:
         raise
     except Exception as error:
         raise UsageError(
-            f"--retriever {text!r} cannot be loaded: {_told(error)}; type python:MODULE:FUNCTION, as in "
-            f"python:my_search:search for the function search of my_search.py, in {here} or elsewhere on "
-            "Python's path"
+            f"--retriever {text!r} cannot be loaded: {type(error).__name__}: {first_line(error)}; type "
+            "python:MODULE:FUNCTION, as in python:my_search:search for the function search of my_search.py, "
+            f"in {here} or elsewhere on Python's path"
         ) from error
-
-
-def _told(error: Exception) -> str:
-    return f"{type(error).__name__}: {first_line(error)}"
 
 
 class PythonRetriever:
@@ -161,7 +157,8 @@ class PythonRetriever:
         except SufficeError:
             raise
         except Exception as error:
-            raise BackendError(f"{self._source} failed: {_told(error)}") from error
+            told = f"{type(error).__name__}: {first_line(error)}"
+            raise BackendError(f"{self._source} failed: {told}") from error
         try:
             passages = reported_passages(items)[:k]
         except DataError as error:
@@ -170,17 +167,15 @@ class PythonRetriever:
                 'first, of suffice.Passage, of {"text": ..., "id": ..., "title": ..., "score": ...} with at '
                 f"least the text, or of texts ({error})"
             ) from error
-        return (
-            passages if all(isinstance(item, Passage) for item in items) else self._scored(passages)
-        )
+        ready = all(isinstance(item, Passage) for item in items)
+        return passages if ready else self._scored(passages)
 
     def _scored(self, passages: Sequence[Passage]) -> tuple[Passage, ...]:
         """Return the passages with falling scores; missing scores become one over the rank."""
         scores = [passage.score for passage in passages if passage.score is not None]
         if not scores:
-            return tuple(
-                replace(passage, score=1 / rank) for rank, passage in enumerate(passages, start=1)
-            )
+            ranked = enumerate(passages, start=1)
+            return tuple(replace(passage, score=1 / rank) for rank, passage in ranked)
         if len(scores) < len(passages):
             raise DataError(
                 f"{self._source} gave a document without a score, or one that is no number, beside others "

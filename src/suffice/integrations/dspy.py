@@ -58,8 +58,6 @@ def watched(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Watching:
-    """Hold how a module is watched."""
-
     watch: Watch
     tools: Collection[str] | None
     probe: bool | Probe
@@ -71,8 +69,6 @@ class _Watching:
 
 
 class _Run(AgentRun):
-    """Track a running call: its steps, and extractions by round."""
-
     def __init__(self, module: Any, inputs: dict[str, Any]) -> None:
         held = module.watching
         loop = held.watch.question(query_of(inputs)).begin()

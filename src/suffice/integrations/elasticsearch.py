@@ -143,11 +143,8 @@ def _refusal(error: Exception, place: str) -> SufficeError:
             f"{said}. Check the index and its fields, the server's URL, and the client's credentials and "
             "certificates"
         )
-    raised = (
-        ""
-        if isinstance(status, int)
-        else "; check that it runs there, or raise the client's timeout"
-    )
+    silent = "; check that it runs there, or raise the client's timeout"
+    raised = "" if isinstance(status, int) else silent
     return BackendError(f"{said} (after the client's retries){raised}")
 
 

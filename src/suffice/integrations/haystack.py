@@ -137,8 +137,6 @@ class SufficeHook:
 
 
 class _Run(AgentRun):
-    """Track a run, and how much of its state was seen."""
-
     def __init__(self, watch: Watch, state: Any, **settings: Any) -> None:
         messages = state.data["messages"]
         asked = [message for message in messages if message.is_from("user")]

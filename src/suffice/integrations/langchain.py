@@ -12,8 +12,9 @@ from typing import Any, Self
 from suffice.concurrency import at_once, settled
 from suffice.integrations.agents import Framework, Reply, ToolResult, outcome
 from suffice.integrations.langgraph import GraphRun, GraphRuns, run_of
-from suffice.live.loop import Loop, Probe
+from suffice.live.loop import Asking, Loop
 from suffice.live.watch import Watch
+from suffice.loops.prompts import ANSWER_NOW
 
 _AGENTS = Framework(name="LangChain's agents", package="langchain", tested="1.4.7")
 _KEY = "suffice"
@@ -34,7 +35,8 @@ class SufficeMiddleware:
         Names of the tools that retrieve; ``None``: all do.
     probe
         ``True``: if a round needs an answer, the model is called without tools on the same messages; at a
-        stop that answer is the run's. Or what ``loop.observe`` takes.
+        stop that answer is the run's. ``"in-loop"``: it is asked for a few words by one more message, with
+        the same tools and none to call; a stopped run still answers. Or what ``loop.observe`` takes.
     without_tools
         Makes the request that the model answers without searching; ``None``: one without tools. Of a provider
         that refuses results of tools then: ``lambda request: request.override(tool_choice="none")``.
@@ -51,11 +53,11 @@ class SufficeMiddleware:
         watch: Watch,
         *,
         tools: Collection[str] | None = None,
-        probe: bool | Probe = False,
+        probe: Asking = False,
         without_tools: Callable[[Any], Any] | None = None,
     ) -> None:
         self._without_tools = without_tools or _without_tools
-        self._runs = GraphRuns(watch, tools=tools, probe=probe)
+        self._runs = GraphRuns(watch, **GraphRun.settings(tools, probe))
 
     # --- what LangChain calls ---------------------------------------------------------------------
     def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
@@ -70,7 +72,7 @@ class SufficeMiddleware:
         run = self._run(request)
 
         async def ask() -> Reply:
-            return _draft(await settled(handler(self._unseen(request))))
+            return _draft(await settled(handler(self._unseen(request, run.in_loop))))
 
         reply = await run.astep(_results(run, request.state["messages"]), ask)
         if reply is None:
@@ -103,9 +105,10 @@ class SufficeMiddleware:
     def _run(self, request: Any) -> GraphRun:
         """Return the run of the last tool call, or a new one; the state holds its loop's id."""
         messages, runtime = request.state["messages"], request.runtime
-        asked = next(
-            (place for place in reversed(range(len(messages))) if _asks(messages[place])), -1
-        )
+        asked = -1
+        for place, held in enumerate(messages):  # a summary of earlier messages asks nothing
+            if held.type == "human" and "lc_source" not in held.additional_kwargs:
+                asked = place
         question = messages[asked] if asked >= 0 else None
         last = _last_call(messages)
         if last is not None and (name := _question_id(messages[last])) is not None:
@@ -119,21 +122,17 @@ class SufficeMiddleware:
         return self._runs.get(begun, runtime) or self._runs.begin(text, runtime, begun)
 
     def _resumed(self, messages: Sequence[Any], runtime: Any, name: str) -> GraphRun:
-        """Rebuild a loop of an ended process from its rounds."""
         run = self._runs.begin(str(messages[0].text), runtime, name)
-        places = [
-            place
-            for place, message in enumerate(messages)
-            if message.type == "ai" and message.tool_calls
-        ]
+        numbered = enumerate(messages)
+        places = [place for place, held in numbered if held.type == "ai" and held.tool_calls]
         for place, end in pairwise(places):
             run.take(_results(run, messages[place:end]))
         return run
 
     # --- its requests -----------------------------------------------------------------------------
-    def _unseen(self, request: Any) -> Any:
-        """Send a request without tools whose reply does not appear in the run's stream."""
-        request = self._without_tools(request)
+    def _unseen(self, request: Any, in_loop: bool) -> Any:  # noqa: FBT001
+        """Make the request for a draft, whose reply does not appear in the run's stream."""
+        request = _asked_now(request) if in_loop else self._without_tools(request)
         if not hasattr(request.model, "tags"):
             return request
         tags = [*(request.model.tags or ()), "nostream"]
@@ -148,6 +147,12 @@ def _joined(cls: type, base: type) -> type:
 
 def _without_tools(request: Any) -> Any:
     return request.override(tools=[], tool_choice=None)
+
+
+def _asked_now(request: Any) -> Any:
+    asked = _AGENTS.point("langchain.messages", "HumanMessage")
+    messages = [*request.messages, asked(ANSWER_NOW)]
+    return request.override(messages=messages, tool_choice="none", response_format=None)
 
 
 def _stamped(loop: Loop, reply: Any) -> Any:
@@ -173,14 +178,8 @@ def _chosen(loop: Loop, state: Any) -> dict[str, Any] | None:
 
 
 def _last_call(messages: Sequence[Any]) -> int | None:
-    """Return the model's last message if it calls tools."""
     last = next((n for n in reversed(range(len(messages))) if messages[n].type == "ai"), None)
     return last if last is not None and messages[last].tool_calls else None
-
-
-def _asks(message: Any) -> bool:
-    """Say whether it is a question and not a summary of earlier messages."""
-    return message.type == "human" and "lc_source" not in message.additional_kwargs
 
 
 def _open_calls(messages: Sequence[Any]) -> bool:

@@ -76,8 +76,6 @@ def _become(workflow: Any, mixin: Any) -> None:
 
 
 class _WatchedRuns:
-    """Run a workflow whose runs are questions of a watch."""
-
     suffice_settings: Mapping[str, Any]
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
@@ -95,8 +93,6 @@ class _WatchedRuns:
 
 
 class _WatchedSteps:
-    """Run an agent whose steps are rounds of the current run."""
-
     async def take_step(self, ctx: Any, llm_input: Any, tools: Any, memory: Any) -> Any:
         run, take = _RUN.get(), super().take_step  # type: ignore[misc]
         if run is None:
@@ -247,8 +243,6 @@ def _result(result: Any) -> ToolResult:
 
 
 class _NoMemory:
-    """Remember nothing of a draft."""
-
     async def aput(self, message: Any) -> None:
         del message
 

@@ -13,8 +13,9 @@ from typing import Any
 
 from suffice.errors import UsageError
 from suffice.integrations.agents import AgentRun, Framework, Reply, ToolResult, outcome
-from suffice.live.loop import Loop, Probe
+from suffice.live.loop import Asking, Loop
 from suffice.live.watch import Watch
+from suffice.loops.prompts import ANSWER_NOW
 
 _SDK = Framework(name="the OpenAI Agents SDK", package="openai-agents", tested="0.24.0")
 _REQUEST = (
@@ -42,16 +43,17 @@ class SufficeRunner:
         Names of the tools that retrieve; ``None``: all. Turns without one of them are no rounds.
     probe
         For an answer after each round, where the watch needs one: ``True`` asks the model without tools on
-        the same input; if the run stops there, this is the final answer; or a function of your own. It counts
-        in the record, and not in the run's usage. With an answer at hand, a run that reaches ``max_turns``
-        ends with it, unless ``error_handlers`` say otherwise.
+        the same input; if the run stops there, this is the final answer. ``"in-loop"`` asks it for a few
+        words by one more message, with the same tools and none to call; a stopped run still writes its
+        answer. Or a function of your own. It counts in the record, and not in the run's usage. With an
+        answer at hand, a run that reaches ``max_turns`` ends with it, unless ``error_handlers`` differ.
     """
 
     def __init__(
-        self, watch: Watch, *, tools: Collection[str] | None = None, probe: bool | Probe = False
+        self, watch: Watch, *, tools: Collection[str] | None = None, probe: Asking = False
     ) -> None:
         self._runner = [_point(name) for name in ("RunHooks.on_llm_start", "Runner")][-1]
-        self._watch, self._tools, self._probe = watch, tools, probe
+        self._watch, self._settings = watch, AgentRun.settings(tools, probe)
 
     async def run(self, agent: Any, asked: Any, **options: Any) -> Any:
         """Run as ``Runner.run``."""
@@ -91,14 +93,12 @@ class SufficeRunner:
                 f"a question is watched from its start: a text or a list of items, found "
                 f"{type(asked).__name__}; a run that was interrupted goes on with Runner.run"
             )
-        run = _Run(self._watch.question(_question(asked)), tools=self._tools, probe=self._probe)
+        run = _Run(self._watch.question(_question(asked)), **self._settings)
         run.loop.begin()
         return run
 
 
 class _Run(AgentRun):
-    """Track a run: what goes into the SDK, and what it says."""
-
     def __init__(self, loop: Loop, **settings: Any) -> None:
         super().__init__(loop, **settings)
         self.options: dict[str, Any] = {}
@@ -183,7 +183,7 @@ class _Run(AgentRun):
         async def ask() -> Reply:
             if request.get("conversation_id"):
                 raise UsageError("a draft would be added to a conversation that the server keeps")
-            raw = await call(**_without_tools(request))
+            raw = await call(**(_asked_now if self.in_loop else _without_tools)(request))
             return _reply(raw[-1].response if isinstance(raw, list) else raw, raw)
 
         return await self.astep(results, ask)
@@ -234,8 +234,6 @@ def _hooks() -> type[Any]:
     custom_span = _point("custom_span")
 
     class Hooks(base):  # type: ignore[misc]
-        """Call the watch's hooks, then the user's."""
-
         def __init__(self, run: _Run, own: Any) -> None:
             self.run, self.own = run, own or base()
             for name in ("on_agent_start", "on_handoff", "on_tool_start"):
@@ -266,7 +264,6 @@ def _hooks() -> type[Any]:
 
 
 def _question(asked: str | list[Any]) -> str:
-    """Return the user's last message."""
     if isinstance(asked, str):
         return asked
     said: Any = next((item for item in reversed(asked) if item.get("role") == "user"), {})
@@ -279,6 +276,12 @@ def _question(asked: str | list[Any]) -> str:
 def _without_tools(request: Mapping[str, Any]) -> dict[str, Any]:
     settings = replace(request["model_settings"], tool_choice=None, parallel_tool_calls=None)
     return {**request, "tools": [], "handoffs": [], "model_settings": settings}
+
+
+def _asked_now(request: Mapping[str, Any]) -> dict[str, Any]:
+    asked = [*request["input"], {"role": "user", "content": ANSWER_NOW}]
+    settings = replace(request["model_settings"], tool_choice="none")
+    return {**request, "input": asked, "model_settings": settings, "output_schema": None}
 
 
 def _reply(response: Any, raw: Any) -> Reply:

@@ -11,22 +11,27 @@ from functools import cache
 from typing import Any
 
 from suffice.integrations.agents import DOCUMENTS, AgentRun, Framework, Reply, ToolResult, outcome
-from suffice.live.loop import Probe
+from suffice.live.loop import Asking
 from suffice.live.watch import Watch
+from suffice.loops.prompts import ANSWER_NOW
 
 _PYDANTIC_AI = Framework(name="pydantic-ai", package="pydantic-ai-slim", tested="2.68.0")
 
 
 def suffice_capability(
-    watch: Watch, *, tools: Collection[str] | None = None, probe: bool | Probe = False
+    watch: Watch, *, tools: Collection[str] | None = None, probe: Asking = False
 ) -> Any:
     """Return a capability by which ``watch`` sees every run of an agent, or one run.
 
     A round is a model message that called tools. After the watch says stop, the next model request offers no
     function tools. So the model answers from what it has, in the agent's output type. The last request and
     the response to it say why in ``metadata["suffice"]``; the question's id is the run's.
+
+    ``probe=True``: if a round needs an answer, the model is called without function tools; at a stop that
+    answer is the run's. ``"in-loop"``: it is asked for a few words at the end of the conversation, with the
+    same tools and none to call; a stopped run still writes its answer. Or what ``loop.observe`` takes.
     """
-    return _capability()(watch, tools=tools, probe=probe)
+    return _capability()(watch, **AgentRun.settings(tools, probe))
 
 
 @cache
@@ -35,8 +40,6 @@ def _capability() -> type[Any]:
     base: Any = [_PYDANTIC_AI.point("pydantic_ai.capabilities", name) for name in names][-1]
 
     class SufficeCapability(base):  # type: ignore[misc]
-        """Watch an agent; each run has its own copy with a loop."""
-
         run: AgentRun
         sent: list[Any]  # the messages of the request that comes next
         final: Collection[str]  # names of the output's tools
@@ -79,7 +82,7 @@ def _capability() -> type[Any]:
             self.final = [tool.name for tool in request.model_request_parameters.output_tools]
 
             async def ask() -> Reply:
-                bare = _without_tools(request)
+                bare = (_asked_now if run.in_loop else _without_tools)(request)
                 parameters = bare.model_request_parameters
                 return _reply(
                     await bare.model.request(bare.messages, bare.model_settings, parameters)
@@ -132,7 +135,6 @@ def _results(messages: Sequence[Any], final: Collection[str]) -> Iterator[ToolRe
 
 
 def _without_tools(request: Any) -> Any:
-    """Return the request with only the tools of the output."""
     parameters = replace(request.model_request_parameters, function_tools=[], native_tools=[])
     settings = {
         name: value
@@ -140,6 +142,14 @@ def _without_tools(request: Any) -> Any:
         if name not in ("tool_choice", "parallel_tool_calls")
     }
     return replace(request, model_request_parameters=parameters, model_settings=settings)
+
+
+def _asked_now(request: Any) -> Any:
+    *before, last = request.messages
+    asked = _PYDANTIC_AI.point("pydantic_ai.messages", "UserPromptPart")(ANSWER_NOW)
+    settings = {**(request.model_settings or {}), "tool_choice": "none"}
+    messages = [*before, replace(last, parts=[*last.parts, asked])]
+    return replace(request, messages=messages, model_settings=settings)
 
 
 def _reply(response: Any) -> Reply:

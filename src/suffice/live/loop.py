@@ -39,6 +39,7 @@ from suffice.trace.rounds.records import (
 OWN_ID = "give every question its own id, or none to have one made"
 Probe = Callable[[LoopView], "Draft | str | Awaitable[Draft | str]"]
 """Asked for the answer that the rounds so far would give; a coroutine function under ``aobserve``."""
+Asking = bool | Literal["in-loop"] | Probe  # what an adapter of agents takes
 
 _UNASKED = Decision(action=Action.CONTINUE, reason="no policy decides", values={})
 
@@ -221,7 +222,7 @@ class Loop:
                 asked = with_draft(asked, draft, probed=not self._stops)
         decision = self.follow(asked, score)
         if probe is not None and self.done and self.rounds[-1].answer is None:
-            self._replace_last(await self._ask(probe, None, waits=waits))
+            self._replace_last(await self._ask(probe, None, waits=waits), probed=False)
         return decision
 
     def answered(self, answer: str, **held: Any) -> None:
@@ -240,8 +241,7 @@ class Loop:
         self._check_open()
         if not self.rounds:
             raise UsageError("answered() before a round was observed; call observe(...) first")
-        unknown = held.keys() - OF_ANSWER
-        if unknown:
+        if unknown := held.keys() - OF_ANSWER:
             raise UsageError(
                 f"answered() takes {', '.join(sorted(OF_ANSWER))}; found {named(unknown)}"
             )
@@ -423,8 +423,8 @@ class Loop:
         if draft is None:
             return
         last = self.rounds[-1]
-        bare = last if last.answer is None else without_answer(last)
-        self._last = with_draft(bare, draft, probed=None if last.probed is None else False)
+        bare = last if last.answer is None or last.probed is False else without_answer(last)
+        self._last = with_draft(bare, draft, probed=probed if last.probed is None else False)
         if self.spending is not None:
             self.spending.add_round(draft.usage)
 

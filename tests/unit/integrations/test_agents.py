@@ -9,6 +9,7 @@ import pytest
 import suffice
 from suffice.errors import MissingExtra, SufficeWarning, UsageError
 from suffice.integrations.agents import (
+    AgentRun,
     Framework,
     ToolResult,
     outcome,
@@ -70,6 +71,8 @@ def test_the_calls_of_a_step_are_one_round() -> None:
     assert round_of_tools(results[1:2], {"search"}) is None
     with suffice.Watch(suffice.Rule(rule="new_passages < 0.5")).question("Where?") as loop:
         loop.observe(**made)
+    with pytest.raises(UsageError, match="in-loop"):  # of an adapter that cannot ask there
+        AgentRun(loop, tools=None, probe="in-loop")
     said = outcome(loop)
     assert said["policy_hash"] == loop.policy_hash is not None
     assert (said["rounds"], said["stopped_by"]) == (1, "end")

@@ -262,6 +262,22 @@ def test_the_loops_own_answer_takes_the_place_of_a_probed_one(tmp_path: Path) ->
     assert (only.usage.llm_calls, only.usage.answer_calls) == (2, 1)
 
 
+@pytest.mark.parametrize("policy", [STABLE, NEWS])  # in the round, and at the stop
+def test_a_probed_answer_that_the_policy_asked_for_stays_paid_for(
+    policy: Any, tmp_path: Path
+) -> None:
+    with Watch(policy, record=tmp_path, mode="live") as watch, watch.question("Where?") as loop:
+        for text in ("one", "two") if policy is STABLE else ("one", "one"):
+            loop.observe(passages=[text], usage={"prompt_tokens": 30}, probe=drafts([]))
+        assert loop.done
+        loop.answered("Bergen", usage={"prompt_tokens": 7, "completion_tokens": 1})
+    (record,) = records(tmp_path).values()
+    last = record.rounds[-1]
+    assert (last.answer, last.probed) == ("Bergen", False)
+    assert (last.usage.llm_calls, last.usage.answer_calls) == (3, 2)
+    assert (last.usage.prompt_tokens, last.usage.answer_prompt_tokens) == (87, 57)
+
+
 def broken(_view: LoopView) -> Draft:
     raise ConnectionError("the server is gone")
 

@@ -47,9 +47,8 @@ def fitting_clusters(given: Any, samples: Sequence[str] | None) -> tuple[int, ..
 
 
 def _scores(given: Any, column: str) -> tuple[float, ...]:
-    return tuple(
-        math.nan if score is None else float32(score, column) for score in numbers(given, column)
-    )
+    scores = numbers(given, column)
+    return tuple(math.nan if score is None else float32(score, column) for score in scores)
 
 
 def _check_logprob(value: float | None, column: str) -> float:
@@ -282,7 +281,7 @@ _DRAFTED = ("prompt_tokens", "cached_tokens", "completion_tokens", "latency_s")
 
 
 def with_draft(asked: Round, draft: Draft, *, probed: bool | None) -> Round:
-    """Return the round with the draft as its answer; its usage is added, as the answer's part."""
+    """Return the round with the draft as its answer; its usage is added, also to the answer's part."""
     own, spent = asked.usage, draft.usage
     if own.llm_calls == 0:
         none = {name: 0 for name in _DRAFTED[:3] if getattr(own, name) is None}
@@ -290,7 +289,8 @@ def with_draft(asked: Round, draft: Draft, *, probed: bool | None) -> Round:
     changed: dict[str, Any] = {
         name: value for name in _APART if (value := getattr(spent, name)) is not None
     }
-    changed |= answer_part(spent)
+    for name, value in answer_part(spent).items():
+        changed[name] = known_sum([getattr(own, name) if asked.answer is not None else 0, value])
     for name in ("llm_calls", *_DRAFTED):
         changed[name] = known_sum([getattr(own, name), getattr(spent, name)])
     said = {name: getattr(draft, name) for name in SAID}
