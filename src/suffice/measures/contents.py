@@ -20,7 +20,7 @@ from suffice.results.formats import p_value, percent
 from suffice.results.table import Column, Described, Table, Value, table_of
 from suffice.results.tabular import Tabular
 from suffice.signals.known_signals import SIGNALS
-from suffice.signals.signal_table import given_signals, lack
+from suffice.signals.signal_table import SignalTable, given_signals, lack, nowhere_defined
 from suffice.stats.p_values import binomial_cdf, fisher_p_value, welch_p_value
 from suffice.trace.rounds.labels import labelled, names_passages
 from suffice.trace.rounds.reader import ATTRIBUTES, TraceInspection, inspect_traces, one_table
@@ -135,7 +135,8 @@ def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
     traces = source.valid(skip_invalid=skip_invalid)
     given = given_signals(traces)
     beside = len(source.labels.questions)
-    signals = tuple(_signals(traces, given))
+    table = Measures(traces).signals(given)
+    signals = tuple(_signals(traces, table, given))
     return Contents(
         source=source.name,
         files=len({part.file for part in source.parts}),
@@ -155,11 +156,7 @@ def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
             for name, spec in SIGNALS.items()
             if name not in given and (why := lack(spec, traces)) is not None
         }
-        | {
-            signal["name"]: "it is undefined in every round"
-            for signal in signals
-            if signal["undefined"] == 1.0
-        },
+        | nowhere_defined(traces, table, given),
         run=traces.origin.run,
         notes=(
             *source.remarks,
@@ -213,8 +210,7 @@ def _empty(cells: pa.ChunkedArray) -> int:
     return int(pc.sum(pc.fill_null(blank, True)).as_py() or 0)
 
 
-def _signals(traces: TraceSet, names: Sequence[str]) -> Iterator[Entry]:
-    table = Measures(traces).signals(names)
+def _signals(traces: TraceSet, table: SignalTable, names: Sequence[str]) -> Iterator[Entry]:
     stored = set(traces.signal_names)
     for name in names:
         undefined = np.isnan(table.signal(name)) & traces.exists

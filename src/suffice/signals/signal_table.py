@@ -24,6 +24,7 @@ from suffice.signals.known_signals import (
     resolve,
     unanswered,
     undefined_in_words,
+    why_undefined,
 )
 from suffice.trace.parquet import to_cells
 from suffice.trace.rounds.records import POLICY_STOP, LoopView, Round
@@ -53,7 +54,7 @@ class Lack:
     def why(self) -> str:
         """Return the reason, for a list of signals left out."""
         if not self.spec.recorded_only:
-            return self.no_columns
+            return self.no_columns or self.because
         by = f" (suffice signals {self.spec.asks})" if self.spec.asks else ""
         return f"needs a model{by}, and is not recorded"
 
@@ -162,6 +163,28 @@ def lack_live(spec: SignalSpec, view: LoopView) -> Lack | None:
         because=because,
         give=f"write suffice.Round(answer=..., {written})",
     )
+
+
+def missing_input(spec: SignalSpec, traces: TraceSet, absent: NDArray[np.bool_]) -> str:
+    """Return ``: `` and why the signal is undefined in the first round of ``absent``; may be empty."""
+    question, number = np.argwhere(absent)[0]
+    chosen = np.arange(traces.n_questions) == question
+    views = next(iter(traces.take(chosen).views([*read_columns([spec]), "signals"])))
+    absence = why_undefined(spec, views[number])
+    if absence is None:
+        return ""
+    return f": {absence.why}" + (f"; {absence.remedy}" if absence.remedy else "")
+
+
+def nowhere_defined(traces: TraceSet, table: PolicyTable, names: Iterable[str]) -> dict[str, str]:
+    """Return those of the signals that no round defines, each with the reason at the last round."""
+    numbers = np.arange(1, traces.n_rounds + 1)
+    last = traces.exists & (numbers == traces.last_rounds[:, None])
+    return {
+        name: f"undefined in every round{missing_input(declared(name, traces), traces, last)}"
+        for name in names
+        if np.isnan(table.signal(name)).all()
+    }
 
 
 def refuse_lacking(specs: Iterable[SignalSpec], traces: TraceSet) -> None:
