@@ -192,6 +192,15 @@ def first_line(error: BaseException) -> str:
     return next((line[:300] for line in lines if line), type(error).__name__)
 
 
+def counted(number: int, noun: str) -> str:
+    """Format a number with its noun, with an s unless it is one.
+
+    >>> counted(1, "question"), counted(3000, "question")
+    ('1 question', '3,000 questions')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def near_misses(
     word: str, names: Iterable[str], *, most: int = 3, likeness: float = 0.75
 ) -> list[str]:

@@ -19,7 +19,7 @@ from suffice.contracts import (
     StopPolicy,
     whole_text,
 )
-from suffice.errors import InternalError, SufficeError, UsageError, unknown_name
+from suffice.errors import InternalError, SufficeError, UsageError, counted, unknown_name
 from suffice.live.loop import Loop
 from suffice.live.requirements import (
     ChosenPolicy,
@@ -268,7 +268,7 @@ class LiveLoop:
         elif asked is not None and needs.other_samples and loop.samples != needs.samples > 0:
             fitted = "calibrated" if policy.facts.promise else "fitted"
             tell(
-                f"the policy was {fitted} on {needs.samples} samples a round; on {loop.samples} "
+                f"the policy was {fitted} on {counted(needs.samples, 'sample')} a round; on {loop.samples} "
                 f"{needs.other_samples}"
             )
         return cls(policy=policy, loop=loop, model=model, settings=settings)
@@ -365,7 +365,7 @@ class LiveLoop:
             if not decisions:
                 raise UsageError("the corpus gave no passage for this question")
             if len(decisions) >= loop.rounds:
-                return "budget", f"the budget of {loop.rounds} rounds is spent"
+                return "budget", f"the budget of {counted(loop.rounds, 'round')} is spent"
             return "end", "pool exhausted: no passage is left to show"
 
         if earlier:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from suffice.errors import counted
 from suffice.measures.measures import Measures
 from suffice.measures.seen import Seen, record_banners, seen_of
 from suffice.results.formats import p_value, percent
@@ -161,7 +162,7 @@ def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
         notes=(
             *source.remarks,
             *_notes(traces),
-            *([f"{beside:,} questions have labels in a separate table"] if beside else []),
+            *([f"labels in a separate table: of {counted(beside, 'question')}"] if beside else []),
         ),
     )
 
@@ -233,7 +234,7 @@ def _notes(traces: TraceSet) -> Iterator[str]:
         yield from exploration(seen, labelled(traces)).notes()
     groups = [group for group in traces.of_questions("group") if group]
     if groups:
-        yield f"{len(groups):,} questions belong to {len(set(groups)):,} groups (column group)"
+        yield f"{counted(len(set(groups)), 'group')} (column group) of {counted(len(groups), 'question')}"
     if not traces.splits:
         yield f"no question has a split; {traces.how_to_split()}"
     if not labelled(traces).any():
@@ -285,8 +286,8 @@ class Exploration:
         for share in self.shares:
             fits = "as promised" if share["p_value"] >= _ALARM else "NOT AS PROMISED"
             notes.append(
-                f"exploration {fits}: {share['explored']:,} of {share['stopped']:,} questions ran on past "
-                f"their policy's stop ({percent(share['explored'] / share['stopped'])}%, configured "
+                f"exploration {fits}: {share['explored']:,} of {counted(share['stopped'], 'question')} ran "
+                f"on past their policy's stop ({percent(share['explored'] / share['stopped'])}%, configured "
                 f"{percent(share['propensity'])}%, exact binomial p {p_value(share['p_value'])})"
                 + (_WRONG if share["p_value"] < _ALARM else "")
             )

@@ -7,7 +7,7 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from suffice.errors import SufficeWarning
+from suffice.errors import SufficeWarning, counted
 from suffice.options import Option
 from suffice.policies.method import Method, Preset
 from suffice.policies.rules.policy import Rule, RuleKind
@@ -50,7 +50,7 @@ class CalibratedLimit(RuleKind, Method):
         limit = -lower_order_statistic(-needed, level)
         if math.isinf(limit):
             warnings.warn(
-                f"{len(needed)} questions of split {split!r} succeed, and a limit at alpha "
+                f"{counted(len(needed), 'question')} of split {split!r} succeeded, and a limit at alpha "
                 f"{settings.alpha:g} needs {smallest_sample(level)}: the policy never stops early",
                 SufficeWarning,
                 stacklevel=2,

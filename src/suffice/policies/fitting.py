@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from suffice.contracts import Calibrator, StopPolicy
-from suffice.errors import SufficeWarning, UsageError, all_of, unknown_name
+from suffice.errors import SufficeWarning, UsageError, all_of, counted, unknown_name
 from suffice.measures.measures import Measures, Traces
 from suffice.measures.scores import Outcomes, gold_answers
 from suffice.policies.defaults import FIT_SPLIT, CalibratorKind
@@ -150,8 +150,8 @@ def fit_notes(fitted_on: Mapping[str, Any]) -> list[str]:
         return []
     counts = Counter({name: value for name, value in stated.items() if isinstance(value, int)})
     note = (
-        f"fitted on {counts['read']:,} of {counts['questions']:,} questions: the {counts['cut']:,} that the "
-        "policy which ran cut were left out"
+        f"fitted on {counts['read']:,} of {counted(counts['questions'], 'question')}: the {counts['cut']:,} "
+        "that the policy which ran cut were left out"
     )
     if counts["explored"]:
         return [

@@ -86,15 +86,6 @@ def tick(value: float) -> str:
     return f"{whole}.{rest}" if rest else whole
 
 
-def counted(number: int, noun: str) -> str:
-    """Format a number with its noun, with an s unless it is one.
-
-    >>> counted(1, "question"), counted(3000, "question")
-    ('1 question', '3,000 questions')
-    """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def estimated(figure: Measured | None, *, sign: bool = False) -> str:
     """Format an estimate with its interval, two decimals; ``sign``: as a difference.
 

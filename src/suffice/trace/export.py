@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 import pyarrow.compute as pc
 
 from suffice.contracts import strict_json
-from suffice.errors import DataError, StorageError, UsageError, plain_file
+from suffice.errors import DataError, StorageError, UsageError, counted, plain_file
 from suffice.trace.durable import replace_file, written_aside
 from suffice.trace.recording import export_records, stores_at
 from suffice.trace.rounds.derive import Written
@@ -78,7 +78,7 @@ def export_traces(
                 line = json.dumps(_plain(row), ensure_ascii=False, allow_nan=False)
                 stream.write(f"{line}\n")
     skipped = len(traces.origin.skipped)
-    notes = (f"{skipped:,} problems: what they concern was left out",) if skipped else ()
+    notes = (f"left out because of {counted(skipped, 'problem')}",) if skipped else ()
     return Written.of(traces, out, notes=notes)
 
 

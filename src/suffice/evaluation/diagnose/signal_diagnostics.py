@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice._version import VERSION
-from suffice.errors import SufficeWarning, UsageError, attempt
+from suffice.errors import SufficeWarning, UsageError, attempt, counted
 from suffice.evaluation.diagnose.signal_checks import Rows, separations, signal_flags
 from suffice.evaluation.settings import DiagnosisSettings
 from suffice.measures.measures import Measures
 from suffice.policies.defaults import MARGIN
 from suffice.policies.fitting import fit_calibrator, fit_data, out_of_fold
 from suffice.results.as_json import fields_as_json
-from suffice.results.formats import UNKNOWN, count, counted
+from suffice.results.formats import UNKNOWN, count
 from suffice.results.markup import visible
 from suffice.results.table import (
     Cell,

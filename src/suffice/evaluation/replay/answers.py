@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from suffice.contracts import AnswerSet, ConfidentPolicy, CoveragePolicy, Retention, StopPolicy
 from suffice.costs.usage import CostReads
-from suffice.errors import UsageError
+from suffice.errors import UsageError, counted
 from suffice.measures.contents import Exploration, exploration
 from suffice.measures.costs import CostBook, KnownCosts, cost_reads
 from suffice.measures.measures import Measures
@@ -415,7 +415,7 @@ def cut_notes(record: CutRecord | None, past: Mapping[str, PastCuts | None]) -> 
         )
     if record.untold:
         yield (
-            f"{record.untold:,} questions have a propensity, but the record does not say where their "
+            f"a propensity of {counted(record.untold, 'question')}, but the record does not say where the "
             f"policy stopped (signal '{POLICY_STOP}': 1 at the stop, 0 before). Explored and complete "
             "questions look alike, so none is weighted"
         )
@@ -432,7 +432,7 @@ def cut_notes(record: CutRecord | None, past: Mapping[str, PastCuts | None]) -> 
         )
     if unseen and record.cut.get("gold"):
         yield (
-            f"{record.cut['gold']:,} questions stopped because they were right, so later rounds are known "
+            f"{counted(record.cut['gold'], 'question')} stopped because right, so later rounds are known "
             "for wrong ones only. What more rounds cost or spoil is bounded, not estimated"
         )
     yield from record.exploration.notes()

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from suffice._version import VERSION
 from suffice.contracts import StopPolicy
 from suffice.costs.usage import COSTS, CostModel
+from suffice.errors import counted
 from suffice.evaluation.replay.answers import (
     SCORES,
     AnswerSetResult,
@@ -359,8 +360,8 @@ class ReplayResult(Tabular):
     def _explained(self) -> tuple[str, str]:
         split = "all splits" if self.split is None else f"split {self.split}"
         first = (
-            f"{self.questions} questions ({split}), {self.labelled} {self.metric.scored}, "
-            f"at most {self.max_rounds} rounds."
+            f"{counted(self.questions, 'question')} ({split}), {self.labelled} {self.metric.scored}, "
+            f"at most {counted(self.max_rounds, 'round')}."
         )
         if not self.labelled:
             return first, (
@@ -397,22 +398,22 @@ def unscored_notes(unscored: Mapping[str, int], labelled: int, metric: Metric) -
     if not named:
         return []
     return [
-        f"no score is known of {', '.join(named)}: in so many of {labelled} questions {metric.scored} the "
-        f"stop is at a round {metric.untold}; {metric.remedy}"
+        f"no score is known of {', '.join(named)}: in so many of {counted(labelled, 'question')} "
+        f"{metric.scored} the stop is at a round {metric.untold}; {metric.remedy}"
     ]
 
 
 def policy_notes(policies: Sequence[PolicyResult], questions: int, metric: Metric) -> list[str]:
     """Note replaced rounds, undefined confidences and figures left out."""
     notes = [
-        f"{policy.label}: {policy.beyond_record} questions end before the policy stops; their last "
-        "recorded round was taken"
+        f"{policy.label}: {counted(policy.beyond_record, 'question')} ended before the policy stopped; the "
+        "last recorded round was taken"
         for policy in policies
         if policy.beyond_record
     ]
     notes += [
         f"{policy.label}: its confidence is undefined at the stop of {policy.undefined} of "
-        f"{questions} questions"
+        f"{counted(questions, 'question')}"
         for policy in policies
         if policy.undefined
     ]

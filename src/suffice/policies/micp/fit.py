@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from suffice.contracts import Clusters
-from suffice.errors import SufficeWarning, UsageError
+from suffice.errors import SufficeWarning, UsageError, counted
 from suffice.measures.measures import Measures
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import CUT, fit_questions, refuse_without_gold
@@ -64,7 +64,7 @@ class FitParts:
         shared = asked_in_both(self.optimize.traces, self.calibrate.traces)
         if shared:
             warnings.warn(
-                f"{len(shared)} questions stand both among those to optimise and those to calibrate on, "
+                f"optimized and calibrated on {counted(len(shared), 'question')} alike, "
                 f"for example {min(shared)!r}: the promise needs them disjoint",
                 SufficeWarning,
                 stacklevel=4,
@@ -239,7 +239,7 @@ def _levels(
         return allocation.levels, allocation
     if len(settings.allocation) != data.rounds - 1:
         raise UsageError(
-            f"{data.rounds} rounds take {data.rounds - 1} levels by hand, found "
+            f"for {counted(data.rounds, 'round')} give {counted(data.rounds - 1, 'level')} by hand, found "
             f"{len(settings.allocation)}; the answer set gets what they leave"
         )
     levels = tuple(Fraction(Decimal(str(level))) for level in settings.allocation)

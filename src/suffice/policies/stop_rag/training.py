@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.errors import InternalError, UsageError
+from suffice.errors import InternalError, UsageError, counted
 from suffice.policies.method import FitRun
 from suffice.policies.stop_rag.encoder import Batch, Encoded, TextEncoder, Tokens, torch
 from suffice.policies.stop_rag.network import QNetwork, build_network
@@ -410,7 +410,9 @@ def _notes(
     notes = []
     single = sum(int((part.lengths < 2).sum()) for part in (training, validation))
     if single:
-        notes.append(f"{single} questions of one round decide nothing and were not learned from")
+        notes.append(
+            f"not learned from {counted(single, 'question')} of one round, where nothing is decided"
+        )
     window = network.shape.window
     if cut["states_cut"]:
         notes.append(
@@ -419,7 +421,7 @@ def _notes(
         )
     if cut["questions_cut"]:
         notes.append(
-            f"{cut['questions_cut']} of {cut['questions']} questions were cut to fit the window of {window} "
-            "tokens"
+            f"cut {cut['questions_cut']} of {counted(cut['questions'], 'question')} to fit the window of "
+            f"{window} tokens"
         )
     return tuple(notes)

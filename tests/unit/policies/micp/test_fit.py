@@ -140,7 +140,7 @@ def test_the_same_question_in_both_parts_is_told() -> None:
         replace(each, question=replace(each.question, text="The same?")) if i in (0, 1) else each
         for i, each in enumerate(RECORDS)
     ]
-    with pytest.warns(SufficeWarning, match="1 questions stand both .* 'same'"):
+    with pytest.warns(SufficeWarning, match="on 1 question alike, .* 'same'"):
         fit(to_trace_set(doubled))
 
 
