@@ -182,7 +182,7 @@ class Candidate:
             return f"stop after round {policy.rounds}{returned}"
         if self.group == "method" and method is not None and method.summary.startswith("stop "):
             return f"{method.summary}{returned}"
-        return f"stop when {self.policy.name}{returned}"
+        return f"stop when {self.policy.label}{returned}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ from suffice.policies.registry import (
     unfitted_policy,
 )
 from suffice.policies.rules.policy import check_rule
+from suffice.results.formats import rounded
 from suffice.results.markup import shorten
 from suffice.scoring import F1Kind
 from suffice.signals.known_signals import is_usual
@@ -108,7 +109,7 @@ class NamedPolicy:
 
     def __post_init__(self) -> None:
         if not self.label:
-            object.__setattr__(self, "label", self.name)
+            object.__setattr__(self, "label", rounded(self.name))
 
     @classmethod
     def of(cls, policy: StopPolicy, name: str, max_rounds: int | None = None) -> NamedPolicy:

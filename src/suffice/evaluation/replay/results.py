@@ -24,7 +24,7 @@ from suffice.evaluation.replay.answers import (
 from suffice.evaluation.replay.frontier import EQUAL_COSTS, AgainstFixed, Frontier
 from suffice.measures.costs import CostAxis
 from suffice.results.as_json import as_json, fields_as_json
-from suffice.results.formats import amount, count, decimal, percent, points
+from suffice.results.formats import amount, count, decimal, percent, points, rounded
 from suffice.results.markup import shorten
 from suffice.results.plots import Plot
 from suffice.results.table import Cell, Column, Described, Table, Value, table_of
@@ -92,7 +92,7 @@ class PolicyResult:
 
     def __post_init__(self) -> None:
         if not self.label:
-            object.__setattr__(self, "label", self.name)
+            object.__setattr__(self, "label", rounded(self.name))
 
     @property
     def adaptive(self) -> bool:
