@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -337,7 +338,7 @@ class RecordView:
             "adaptive": candidate.adaptive,
             "summary": "" if candidate.policy is None else candidate.policy.facts.summary,
             "hash": "" if candidate.policy is None else policy_hash(candidate.policy),
-            "score": self.interval(policy.score, rows & self.labelled),
+            "score": self.interval(policy.score, rows & self.labelled, ends=(0.0, 1.0)),
             "cost": None if policy.cost is None else self.interval(policy.cost, rows),
             "rounds": float(
                 unit_means(policy.stops[rows].astype(np.float64), self.measures.units[rows]).mean()
@@ -359,9 +360,16 @@ class RecordView:
             cost = self.interval(one.cost - other.cost, rows)
         return {"score": self.interval(one.score - other.score, rows & self.labelled), "cost": cost}
 
-    def interval(self, values: Array, rows: NDArray[np.bool_]) -> Interval | None:
-        """Return the mean over units with its 95% interval; ``None``: some value is unknown."""
+    def interval(
+        self, values: Array, rows: NDArray[np.bool_], *, ends: Sequence[float] = ()
+    ) -> Interval | None:
+        """Return the mean over units with its 95% interval; ``None``: some value is unknown.
+
+        With ``ends``, the least and greatest value, it is the range that some unknown values leave.
+        """
         means = unit_means(values[rows], self.measures.units[rows])
+        if len(means) and ends and 0 < (lost := np.isnan(means)).sum() < len(means):
+            return Interval(math.nan, *(float(np.where(lost, end, means).mean()) for end in ends))
         if not len(means) or np.isnan(means).any():
             return None
         if len(means) <= SUMS_ABOVE:

@@ -117,7 +117,7 @@ def named(policies: Sequence[str]) -> dict[str, str]:
             name, source = (path.parent.name if path.stem == "policy" else path.stem), text
         else:
             name, source = f"rule-{len(by_name) + 1}", text
-        if not _PLAIN.fullmatch(name) or name in by_name:
+        if not _PLAIN.fullmatch(name) or name.lower() in map(str.lower, by_name):
             raise UsageError(f"--policy {text!r}: give it its own name: --policy NAME={source}")
         by_name[name] = source
     return by_name

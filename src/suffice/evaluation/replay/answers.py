@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -280,11 +280,12 @@ class CutRecord:
 
 @dataclass(frozen=True, slots=True)
 class AtStops:
-    """Scores and costs of every question at one policy's stops, each (n_questions,)."""
+    """Scores and costs of every question at a policy's stops, each (n_questions,); ranges of unknown means."""
 
     scores: Mapping[ScoreName, Array] = field(default_factory=dict)
     costs: Mapping[str, Array | None] = field(default_factory=dict)
     past: PastCuts | None = None
+    ranges: Mapping[str, Range] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +311,7 @@ class Reader:
         costs = {name: values for name, (values, _) in of_costs.items()}
         lacking = seen.lacking(stops)
         if not lacking.any() and not (stops > seen.until).any():
-            return AtStops(scores, costs)
+            return AtStops(scores, costs, ranges=dict(self._unanswered(scores)))
         ranges = {name: one for name, (_, one) in [*read.items(), *of_costs.items()] if one}
         weights = seen.weights(stops)
         past = PastCuts(
@@ -320,7 +321,17 @@ class Reader:
             ranges=ranges,
             few=bool(ranges) and not lacking.any(),
         )
-        return AtStops(scores, costs, past)
+        return AtStops(scores, costs, past, ranges)
+
+    def _unanswered(self, scores: Mapping[ScoreName, Array]) -> Iterator[tuple[str, Range]]:
+        """Yield the range of each mean score of which some, but not all, questions are unknown."""
+        for name, values in scores.items():
+            unknown = np.isnan(values) & self.labelled
+            if unknown.any() and (unknown != self.labelled).any():
+                low, high = (
+                    self.mean(np.where(unknown, end, values), self.labelled) for end in (0.0, 1.0)
+                )
+                yield name, Range(low=low, high=high)
 
     def mean(self, values: Array, among: Mask | None = None) -> float:
         """Return the mean over units of some questions; NaN: none."""

@@ -13,14 +13,7 @@ from suffice._version import VERSION
 from suffice.contracts import StopPolicy
 from suffice.costs.usage import COSTS, CostModel
 from suffice.errors import counted
-from suffice.evaluation.replay.answers import (
-    SCORES,
-    AnswerSetResult,
-    AtStops,
-    CutRecord,
-    PastCuts,
-    cut_table,
-)
+from suffice.evaluation.replay.answers import SCORES, AnswerSetResult, AtStops, CutRecord, cut_table
 from suffice.evaluation.replay.frontier import EQUAL_COSTS, AgainstFixed, Frontier
 from suffice.measures.costs import CostAxis
 from suffice.results.as_json import as_json, fields_as_json
@@ -112,9 +105,8 @@ class PolicyResult:
 
     def paid(self, cost: str, form: Callable[[float | None], str] = amount) -> str:
         """Return a mean cost or its range as a text."""
-        past = self.at_stops.past
-        if past is not None and cost in past.ranges:
-            return past.ranges[cost].shown(share=False)
+        if (ranged := self.at_stops.ranges.get(cost)) is not None:
+            return ranged.shown(share=False)
         return form(self.mean_rounds if cost == _ROUNDS else self.costs.get(cost))
 
     @property
@@ -140,22 +132,18 @@ class PolicyResult:
             entry["auroc"] = self.auroc
         if self.sets is not None:
             entry |= self.sets.to_json(question_ids)
-        if self.at_stops.past is not None:
-            entry |= self._past_as_json(self.at_stops.past, question_ids)
+        if self.at_stops.ranges or self.at_stops.past is not None:
+            names = {name: self.metric.key(name) for name in SCORES} | {_ROUNDS: "mean_rounds"}
+            ranges = self.at_stops.ranges.items()
+            entry["range"] = {names.get(name, name): as_json(one) for name, one in ranges}
+        if (past := self.at_stops.past) is not None:
+            document = fields_as_json(past)
+            entry |= {"unseen": document["unseen"], "weighing": document["weighing"]}
+            if question_ids is not None:
+                entry["weights"] = dict(zip(question_ids, as_json(past.weights), strict=True))
         if question_ids is not None:
             entry[_ROUNDS] = dict(zip(question_ids, self.stops.tolist(), strict=True))
             entry["answer_rounds"] = dict(zip(question_ids, self.answers.tolist(), strict=True))
-        return entry
-
-    def _past_as_json(self, past: PastCuts, question_ids: Sequence[str] | None) -> dict[str, Any]:
-        """``range`` by the names of the entry, the weights in short, with ids also every question's."""
-        document = fields_as_json(past)
-        names: dict[str, str] = {name: self.metric.key(name) for name in SCORES}
-        names[_ROUNDS] = "mean_rounds"
-        ranges = {names.get(name, name): as_json(one) for name, one in past.ranges.items()}
-        entry = {"unseen": document["unseen"], "weighing": document["weighing"], "range": ranges}
-        if question_ids is not None:
-            entry["weights"] = dict(zip(question_ids, as_json(past.weights), strict=True))
         return entry
 
 
@@ -348,9 +336,7 @@ class ReplayResult(Tabular):
             return Cell(policy.delta, "(baseline)")
         if name == self.metric.score and policy.score is not None and policy.interval is not None:
             return replace(policy.interval, estimate=policy.score)
-        past = policy.at_stops.past
-        asked = "rounds" if name == "mean_rounds" else name
-        ranged = None if past is None else past.ranges.get(asked)
+        ranged = policy.at_stops.ranges.get("rounds" if name == "mean_rounds" else name)
         if ranged is not None:
             return Cell(ranged, ranged.shown(share=column.kind == "percent"))
         if name in policy.costs:
@@ -399,7 +385,8 @@ def unscored_notes(unscored: Mapping[str, int], labelled: int, metric: Metric) -
         return []
     return [
         f"no score is known of {', '.join(named)}: in so many of {counted(labelled, 'question')} "
-        f"{metric.scored} the stop is at a round {metric.untold}; {metric.remedy}"
+        f"{metric.scored} the stop is at a round {metric.untold}. Shown is the range if these score 0 to 1; "
+        f"{metric.remedy}"
     ]
 
 
