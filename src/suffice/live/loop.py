@@ -100,7 +100,7 @@ class Loop:
 
     @property
     def question_id(self) -> str:
-        """Its id in the record, by which it is labelled; settled when the question is entered."""
+        """Its id in the record, by which it is labeled; settled when the question is entered."""
         return self._asked.id
 
     @property

@@ -75,7 +75,7 @@ class Coverage:
     # --- what was seen ---------------------------------------------------------------------------
     @property
     def coverage(self) -> Estimate:
-        """Share of the labelled sets that covered, with its exact 95% interval (Clopper and Pearson)."""
+        """Share of the labeled sets that covered, with its exact 95% interval (Clopper and Pearson)."""
         labelled = self.counts["labelled"]
         if labelled == 0:
             return Estimate(estimate=None)

@@ -109,7 +109,7 @@ def seen_texts(rounds: Iterable[Round]) -> list[str] | None:
 # --- the answer in it ----------------------------------------------------------------------------
 # The passages of a question stand in one string, in which each of its different answers is looked for once,
 # so that the place tells from which round on it is found.
-NOT_EXTRACTIVE = frozenset({"", "yes", "no"})  # normalised answers that are not looked for
+NOT_EXTRACTIVE = frozenset({"", "yes", "no"})  # normalized answers that are not looked for
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -86,9 +86,8 @@ def _export_store(path: str | Path, folder: Path) -> Written:
     """Add questions that ended since the last export, one file per run, and all labels."""
     stores = stores_at(Path(path))
     if not stores:
-        raise UsageError(
-            f"{path} holds no store; of other records type --format {EXPORT_FORMATS[1]}"
-        )
+        what = "no database of live loops" if Path(path).exists() else "no such file or folder"
+        raise UsageError(f"{path}: {what}; to export another record, type --format jsonl")
     store, labels = Store(stores[0]), ""
     with suppress(StorageError), store.transaction() as connection:  # where it may be written
         store.end_the_dead(connection)

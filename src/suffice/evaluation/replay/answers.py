@@ -280,7 +280,7 @@ class CutRecord:
 
 @dataclass(frozen=True, slots=True)
 class AtStops:
-    """Scores and costs of every question at a policy's stops, each (n_questions,); ranges of unknown means."""
+    """Scores and costs at a policy's stops, each (n_questions,), and the ranges of unknown means."""
 
     scores: Mapping[ScoreName, Array] = field(default_factory=dict)
     costs: Mapping[str, Array | None] = field(default_factory=dict)

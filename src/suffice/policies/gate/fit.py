@@ -55,7 +55,7 @@ def fit_gate_policy(
     used = np.isfinite(em) & np.isfinite(agreed) & np.isfinite(conflict)
     if not used.any():
         raise UsageError(
-            f"candidate_agreement and contradiction are defined together in no labelled round of split "
+            f"candidate_agreement and contradiction are defined together in no labeled round of split "
             f"{split!r} of {whole.origin.source}; the gate needs samples and answers: record with "
             "suffice record --samples 2"
         )
