@@ -114,7 +114,7 @@ class TestQuestions:
         records = [question("a", [True, True], [None, AGREE])]
         blank = replace(records[0].rounds[1], answer="")
         made = replace(records[0], rounds=(records[0].rounds[0], blank))
-        with pytest.raises(UsageError, match="defined together in no labelled round"):
+        with pytest.raises(UsageError, match="defined together in no labeled round"):
             fit_gate_policy(to_trace_set([made]), "tune")
 
 
