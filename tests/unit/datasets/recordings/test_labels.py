@@ -79,7 +79,7 @@ def test_a_file_of_labels_fills_the_record_and_all_else_stays(
         pq.write_table(pa.Table.from_pylist(LABELS), path)
     written = suffice.traces.label(folder, path, tmp_path / "new", columns=COLUMNS)
     assert written.notes[0] == "labeled 2 of 3 questions"
-    assert "1 rows of" in written.notes[1]
+    assert "1 row of" in written.notes[1]
     records = labelled(tmp_path / "new")
     assert records["a"].gold.answers == ("Oslo", "Christiania")
     assert records["a"].question.type == "city"

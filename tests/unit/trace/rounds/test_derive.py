@@ -148,7 +148,7 @@ def test_questions_held_twice_and_columns_that_disagree_are_refused(
 ) -> None:
     other = tmp_path / "b.parquet"
     write_traces(records("q", 2), other)
-    with pytest.raises(UsageError, match=r"2 questions .* first 'q00' in .*--without"):
+    with pytest.raises(UsageError, match=r"2 questions, the first 'q00' in .*--without"):
         merge_traces([folder, other], tmp_path / "new")
     write_traces(records("r", 2), other)
     with_own_column(other, "mine", "text")
