@@ -22,8 +22,8 @@ _KEY = "suffice"
 class SufficeMiddleware:
     """Watch the runs of ``create_agent``, LangGraph's agent, and of deepagents.
 
-    A round is a message that calls tools, with their results. When the watch ends a loop, the next call of
-    the model is made without tools: it answers from what it has. Every message of the model says, under
+    A round is a message that calls tools, with their results. After a stop the next call of the model has no
+    tools, so the model answers from what it has. Every message of the model says, under
     ``response_metadata["suffice"]``, of which question it is, who stopped it and why.
 
     Parameters
@@ -33,7 +33,7 @@ class SufficeMiddleware:
     tools
         Names of the tools that retrieve; ``None``: all do.
     probe
-        ``True``: if a round needs an answer, the model is called without tools on the same messages; at a
+        ``True``: if a round needs an answer, the model is called without tools on the same messages. At a
         stop that answer is the run's. Or what ``loop.observe`` takes.
     without_tools
         Makes the request that the model answers without searching; ``None``: one without tools. Of a provider

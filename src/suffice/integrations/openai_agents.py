@@ -41,10 +41,10 @@ class SufficeRunner:
     tools
         Names of the tools that retrieve; ``None``: all. Turns without one of them are no rounds.
     probe
-        For an answer after each round, where the watch needs one: ``True`` asks the model without tools on
-        the same input; if the run stops there, this is the final answer; or a function of your own. It counts
-        in the record, and not in the run's usage. With an answer at hand, a run that reaches ``max_turns``
-        ends with it, unless ``error_handlers`` say otherwise.
+        Gives an answer after each round where the watch needs one. ``True`` asks the model without tools on
+        the same input; at a stop this is the final answer. Or give a function. The record holds its cost, the
+        run's usage does not. A run that reaches ``max_turns`` ends with such an answer, unless
+        ``error_handlers`` say otherwise.
     """
 
     def __init__(
