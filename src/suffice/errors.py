@@ -110,12 +110,7 @@ class MissingExtra(UsageError, ImportError):  # noqa: N818 - reads as what it is
 class DataError(SufficeError, ValueError):
     """Recorded or supplied data that break their contract.
 
-    Parameters
-    ----------
-    message
-        What is wrong and what is allowed.
-    file, row, column
-        Where it is. Rows count from 0 in file order, as Parquet readers number them.
+    ``message`` says what is wrong and what is allowed. Rows count from 0 in file order, as in Parquet.
     """
 
     exit_code = 2
@@ -193,11 +188,7 @@ def first_line(error: BaseException) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Format a number with its noun, with an s unless it is one.
-
-    >>> counted(1, "question"), counted(3000, "question")
-    ('1 question', '3,000 questions')
-    """
+    """Format a number with its noun: "1 question", "3,000 questions"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 

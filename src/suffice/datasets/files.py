@@ -38,10 +38,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One question of a file with its place; ``untyped``: every value is text, as in CSV.
-
-    It may also be an object inside one; then ``place`` prefixes its columns.
-    """
+    """One question of a file, or an object inside it, with its place; ``untyped``: all text, as in CSV."""
 
     file: str
     number: int

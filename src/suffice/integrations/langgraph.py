@@ -37,8 +37,8 @@ class GraphRun(AgentRun):
 class GraphRuns:
     """Hold the running loops of a graph, by their keys and their questions' ids.
 
-    A run that fails tells nobody. Without a thread its loop ends, as failed, when another run begins. A thread
-    may be resumed, so there the loop ends when another run begins a question on it.
+    A run that fails tells nobody. Without a thread its loop ends, as failed, when another run begins.
+    A thread may be resumed, so there the loop ends when another run begins a question.
     """
 
     def __init__(self, watch: Watch, **settings: Any) -> None:

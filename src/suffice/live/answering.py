@@ -286,10 +286,7 @@ class LiveLoop:
     def with_models(
         self, encoder: Encoder | None, retrieval: Retrieval | None, tell: Tell
     ) -> LiveLoop:
-        """Return the loop with all its models; ``tell`` gets differences from the loop of a promise.
-
-        Without ``retrieval`` the search is unknown, and the passages' scores are not checked.
-        """
+        """Return the loop with all its models; ``tell`` gets differences from the loop of a promise."""
         encoder = encoder if self.encodes else None
         cosine = cluster_cosine(self.policy.needs.clusters, encoder)
         loop = replace(self.loop, cluster_cosine=cosine)

@@ -30,8 +30,8 @@ from suffice.signals.abstained import (
     stated_phrases,
 )
 from suffice.signals.columns.arrays import Texts
-from suffice.signals.known_signals import SignalSpec, own_among, resolve
-from suffice.signals.signal_table import SignalTable, missing_input, refuse_lacking
+from suffice.signals.known_signals import SignalSpec, own_among, resolve, why_undefined
+from suffice.signals.signal_table import SignalTable, read_columns, refuse_lacking
 from suffice.stats.maps import (
     PerRoundCalibrator,
     fit_isotonic,
@@ -415,7 +415,7 @@ def warn_of_undefined(
             continue
         warnings.warn(
             f"{name} reads {spec.name!r}, which is undefined in {share:.1%} of the {rounds}"
-            f"{missing_input(spec, traces, absent[spec.name])}; {consequence(spec.name)}",
+            f"{_missing_input(spec, traces, absent[spec.name])}; {consequence(spec.name)}",
             SufficeWarning,
             stacklevel=3,
         )
@@ -442,3 +442,14 @@ def _counted(traces: TraceSet) -> tuple[Mask, str]:
         counted[:, 0] = False
     which = "rounds" if counted[:, 0].any() else "rounds after round 1"
     return counted, f"{which} of {traces.origin.source}"
+
+
+def _missing_input(spec: SignalSpec, traces: TraceSet, absent: Mask) -> str:
+    """Say why a signal is undefined in its first such round, and what to type; may be empty."""
+    question, number = np.argwhere(absent)[0]
+    chosen = np.arange(traces.n_questions) == question
+    views = next(iter(traces.take(chosen).views([*read_columns([spec]), "signals"])))
+    absence = why_undefined(spec, views[number])
+    if absence is None:
+        return ""
+    return f": {absence.why}" + (f"; {absence.remedy}" if absence.remedy else "")

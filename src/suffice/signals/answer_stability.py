@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import re
 import string
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +15,7 @@ from suffice.scoring import answer_form
 from suffice.signals.columns.answer_columns import answer_forms, f1_of_pairs, without_articles
 from suffice.signals.columns.arrays import NONE, Codes, Texts
 from suffice.signals.columns.rounds import RoundColumns, added_nothing, by_appearance
-from suffice.signals.known_signals import NOT_ASKED, SignalSpec, share
+from suffice.signals.known_signals import SignalSpec, share
 from suffice.stats import series
 from suffice.trace.rounds.records import Round
 
@@ -151,13 +150,8 @@ def no_new_passage(current: Round, earlier: tuple[Round, ...]) -> bool:
 
 _NO_EARLIER = Absence(
     "there is no earlier answer to repeat",
-    lambda view: view.previous is None,
-    "record with --rounds 2 or more",
-)
-_UNASKED = replace(
-    NOT_ASKED,
-    why="the round before has no answer to repeat",
-    holds=lambda view: view.previous is not None and view.previous.answer is None,
+    lambda view: view.previous is None or view.previous.answer is None,
+    "record with --rounds 2 or more, or ask for earlier answers: suffice probe",
 )
 _NOTHING_NEW = Absence(
     "the round added no new passage, so its answer repeats trivially",
@@ -168,14 +162,14 @@ ANSWER_STABLE = share(
     name="answer_stable",
     summary="1 if the answer equals the previous one",
     columns=answer_stable,
-    undefined=(_NO_EARLIER, _UNASKED, _NOTHING_NEW),
+    undefined=(_NO_EARLIER, _NOTHING_NEW),
     binary=True,
 )
 ANSWER_STABLE_PUBLISHED = share(
     name="answer_stable_published",
     summary="1 if the answer equals the previous one, by the published code's comparison",
     columns=answer_stable_published,
-    undefined=(_NO_EARLIER, _UNASKED),
+    undefined=(_NO_EARLIER,),
     binary=True,
     variant_of="answer_stable",
 )
@@ -183,7 +177,7 @@ ANSWER_REPEATS = share(
     name="answer_repeats",
     summary="1 if the answer equals the previous one, even without new passages",
     columns=answer_repeats,
-    undefined=(_NO_EARLIER, _UNASKED),
+    undefined=(_NO_EARLIER,),
     binary=True,
     variant_of="answer_stable",
 )
@@ -208,11 +202,11 @@ ANSWER_SIMILARITY_F1 = share(
     name="answer_similarity_f1",
     summary="similarity of the answer and the previous one, word by word",
     columns=answer_similarity_f1,
-    undefined=(_NO_EARLIER, _UNASKED, _NOTHING_NEW),
+    undefined=(_NO_EARLIER, _NOTHING_NEW),
 )
 ANSWER_SIMILARITY_SEQ = share(
     name="answer_similarity_seq",
     summary="similarity of the answer and the previous one, letter by letter",
     columns=answer_similarity_seq,
-    undefined=(_NO_EARLIER, _UNASKED, _NOTHING_NEW),
+    undefined=(_NO_EARLIER, _NOTHING_NEW),
 )

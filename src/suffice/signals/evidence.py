@@ -260,11 +260,7 @@ def _add_up(
     seen: Integers,
     into: tuple[Array, Array],
 ) -> None:
-    """Sum the words that new and earlier passages share, and all words read, into ``into``.
-
-    ``spelt`` are the words of passages, each first listed in one of ``rows``. ``seen`` counts passages up to
-    a row.
-    """
+    """Sum shared and read words into ``into``; ``spelt`` as listed in ``rows``, ``seen`` up to a row."""
     shared, read = into
     found = spelt.flatten()
     said = pc.not_equal(found, "").to_numpy(zero_copy_only=False)

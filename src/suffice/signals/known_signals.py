@@ -142,7 +142,7 @@ def given_by(signal: SignalSpec) -> SignalSpec:
 _RECORDED_SO = Absence("it was recorded as undefined", lambda _: True)
 
 
-NOT_ASKED = Absence(
+_NOT_ASKED = Absence(
     "this round has no answer",
     lambda view: view.current.answer is None,
     "record an answer in every round, or add it later: suffice probe",
@@ -154,14 +154,14 @@ def unanswered(signal: SignalSpec, view: LoopView) -> bool:
 
     A derived signal is never unanswered: the values of the signal it is made of may be recorded.
     """
-    return signal.answers and given_by(signal) is signal and NOT_ASKED.holds(view)
+    return signal.answers and given_by(signal) is signal and _NOT_ASKED.holds(view)
 
 
 def why_undefined(signal: SignalSpec, view: LoopView) -> Absence | None:
     """Return why the signal is undefined at the last round; ``None`` if no case is known."""
     of = given_by(signal)
     if unanswered(of, view) and (of is signal or of.name not in view.current.signals):
-        return NOT_ASKED
+        return _NOT_ASKED
     for absence in signal.absences:
         if absence.holds(view):
             return absence

@@ -24,7 +24,6 @@ from suffice.signals.known_signals import (
     resolve,
     unanswered,
     undefined_in_words,
-    why_undefined,
 )
 from suffice.trace.parquet import to_cells
 from suffice.trace.rounds.records import POLICY_STOP, LoopView, Round
@@ -165,26 +164,11 @@ def lack_live(spec: SignalSpec, view: LoopView) -> Lack | None:
     )
 
 
-def missing_input(spec: SignalSpec, traces: TraceSet, absent: NDArray[np.bool_]) -> str:
-    """Return ``: `` and why the signal is undefined in the first round of ``absent``; may be empty."""
-    question, number = np.argwhere(absent)[0]
-    chosen = np.arange(traces.n_questions) == question
-    views = next(iter(traces.take(chosen).views([*read_columns([spec]), "signals"])))
-    absence = why_undefined(spec, views[number])
-    if absence is None:
-        return ""
-    return f": {absence.why}" + (f"; {absence.remedy}" if absence.remedy else "")
-
-
 def nowhere_defined(traces: TraceSet, table: PolicyTable, names: Iterable[str]) -> dict[str, str]:
-    """Return those of the signals that no round defines, each with the reason at the last round."""
-    numbers = np.arange(1, traces.n_rounds + 1)
-    last = traces.exists & (numbers == traces.last_rounds[:, None])
-    return {
-        name: f"undefined in every round{missing_input(declared(name, traces), traces, last)}"
-        for name in names
-        if np.isnan(table.signal(name)).all()
-    }
+    """Return those of the signals that no round defines, each with the reason at a last round."""
+    empty = [declared(name, traces) for name in names if np.isnan(table.signal(name)).all()]
+    *_, view = next(traces.views([*read_columns(empty), "signals"]))
+    return {spec.name: f"{undefined_in_words(spec, view)} in every round" for spec in empty}
 
 
 def refuse_lacking(specs: Iterable[SignalSpec], traces: TraceSet) -> None:

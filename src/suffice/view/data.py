@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -73,11 +72,7 @@ class ViewSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PolicyColumns:
-    """A policy on every question of a record, (n_questions,) each.
-
-    ``answers`` is the round whose answer is returned, ``score`` and ``em`` are that answer's. NaN is unknown;
-    ``cost`` is ``None`` where it is unknown for every question.
-    """
+    """A policy on every question, (n_questions,) each; ``score`` and ``em`` at ``answers``, NaN: unknown."""
 
     candidate: NamedPolicy
     stops: Rounds
@@ -363,13 +358,10 @@ class RecordView:
     def interval(
         self, values: Array, rows: NDArray[np.bool_], *, ends: Sequence[float] = ()
     ) -> Interval | None:
-        """Return the mean over units with its 95% interval; ``None``: some value is unknown.
-
-        With ``ends``, the least and greatest value, it is the range that some unknown values leave.
-        """
+        """Return the mean with its 95% interval, or the range if unknown ones are ``ends``; or ``None``."""
         means = unit_means(values[rows], self.measures.units[rows])
         if len(means) and ends and 0 < (lost := np.isnan(means)).sum() < len(means):
-            return Interval(math.nan, *(float(np.where(lost, end, means).mean()) for end in ends))
+            return Interval(np.nan, *(float(np.where(lost, end, means).mean()) for end in ends))
         if not len(means) or np.isnan(means).any():
             return None
         if len(means) <= SUMS_ABOVE:

@@ -142,10 +142,7 @@ class RecordOptions:
     def examples(
         self, filtered_by: frozenset[str]
     ) -> tuple[Sequence[Example], Mapping[str, int] | None]:
-        """Return the questions to record, and a sample's entry in the run document.
-
-        Those that set the filter are not among them.
-        """
+        """Return the questions to record without those of the filter, and a sample's entry in the run."""
         limit = None if filtered_by else self.limit
         asked: Sequence[Example] = load(
             self.dataset, self.data, limit=limit, seed=self.seed, columns=self.columns

@@ -53,8 +53,8 @@ class Told(Reading):
         if self.json:
             print_json(asdict(written))
             return
-        held = counted(written.questions, "question"), counted(written.rounds, "round")
-        put(f"wrote {written.out}: {', '.join(held)}")
+        rounds = counted(written.rounds, "round")
+        put(f"wrote {written.out}: {counted(written.questions, 'question')}, {rounds}")
         if written.splits:
             told = ", ".join(f"{name} {questions:,}" for name, questions in written.splits.items())
             put(f"  splits: {told}")

@@ -328,10 +328,9 @@ class Reader:
         for name, values in scores.items():
             unknown = np.isnan(values) & self.labelled
             if unknown.any() and (unknown != self.labelled).any():
-                low, high = (
-                    self.mean(np.where(unknown, end, values), self.labelled) for end in (0.0, 1.0)
-                )
-                yield name, Range(low=low, high=high)
+                low, high = (np.where(unknown, end, values) for end in (0.0, 1.0))
+                among = self.labelled
+                yield name, Range(low=self.mean(low, among), high=self.mean(high, among))
 
     def mean(self, values: Array, among: Mask | None = None) -> float:
         """Return the mean over units of some questions; NaN: none."""

@@ -134,8 +134,9 @@ class PolicyResult:
             entry |= self.sets.to_json(question_ids)
         if self.at_stops.ranges or self.at_stops.past is not None:
             names = {name: self.metric.key(name) for name in SCORES} | {_ROUNDS: "mean_rounds"}
-            ranges = self.at_stops.ranges.items()
-            entry["range"] = {names.get(name, name): as_json(one) for name, one in ranges}
+            entry["range"] = {
+                names.get(k, k): as_json(of) for k, of in self.at_stops.ranges.items()
+            }
         if (past := self.at_stops.past) is not None:
             document = fields_as_json(past)
             entry |= {"unseen": document["unseen"], "weighing": document["weighing"]}

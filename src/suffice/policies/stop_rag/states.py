@@ -42,11 +42,7 @@ REWARDS: Mapping[str, tuple[ScoreName, F1Kind]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewards:
-    """Rewards in [0, 1] of stopping after rounds 1 to ``lengths``, ``values`` (n, T).
-
-    NaN: no label or no samples. ``usable`` questions have rewards in every recorded round; ``notes`` count
-    the others.
-    """
+    """Rewards in [0, 1] of stopping after rounds 1 to ``lengths``, ``values`` (n, T); NaN: unknown."""
 
     values: Array
     lengths: NDArray[np.int16]

@@ -250,10 +250,7 @@ class TextLearner:
     def batch_values(
         self, rows: NDArray[np.int64], shape: tuple[int, int]
     ) -> tuple[Values, Values]:
-        """Return learned values and estimates of the training trajectories ``rows``.
-
-        Only the heads drop out, so they alone run twice.
-        """
+        """Return learned values and estimates of the training trajectories ``rows``; only heads drop out."""
         heads = self.network.heads
         pooled, decisions = self._states(rows + self._starts[0], shape, gradients=True)
         heads.eval()

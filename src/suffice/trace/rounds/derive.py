@@ -444,7 +444,8 @@ def read_ids(ids: str | Path | Iterable[str]) -> tuple[str, ...]:
         ]
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(
-            f"cannot be read: {getattr(error, 'strerror', error)}; name a text file with one question id a line, or a trace set",
+            f"cannot be read: {getattr(error, 'strerror', error)}; name a trace set, or a text file with "
+            "one question id a line",
             file=str(path),
         ) from error
     found = tuple(line for line in lines if line)
