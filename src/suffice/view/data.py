@@ -40,7 +40,7 @@ from suffice.scoring import MetricName
 from suffice.signals.columns.arrays import Texts
 from suffice.signals.signal_table import given_signals, specs_for
 from suffice.stats.intervals import Interval, Sums, percentile_interval, resampled_counts
-from suffice.stats.units import unit_means
+from suffice.stats.units import Mask, unit_means
 from suffice.trace.rounds.trace_set import TraceSet
 
 Array = NDArray[np.float64]
@@ -355,9 +355,7 @@ class RecordView:
             cost = self.interval(one.cost - other.cost, rows)
         return {"score": self.interval(one.score - other.score, rows & self.labelled), "cost": cost}
 
-    def interval(
-        self, values: Array, rows: NDArray[np.bool_], *, ends: Sequence[float] = ()
-    ) -> Interval | None:
+    def interval(self, values: Array, rows: Mask, ends: Sequence[float] = ()) -> Interval | None:
         """Return the mean with its 95% interval, or the range if unknown ones are ``ends``; or ``None``."""
         means = unit_means(values[rows], self.measures.units[rows])
         if len(means) and ends and 0 < (lost := np.isnan(means)).sum() < len(means):

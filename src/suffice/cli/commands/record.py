@@ -150,9 +150,7 @@ class RecordOptions:
         if filtered_by:
             left = [one for one in asked if one.question.id not in filtered_by]
             if gone := len(asked) - len(left):
-                say(
-                    f"left out {counted(gone, 'question')}: the passage filter was calibrated on them"
-                )
+                say(f"left out {counted(gone, 'question')} of the passage filter's calibration")
             asked = left[: self.limit]
         if self.sample is None:
             return asked, None
@@ -254,9 +252,8 @@ def recorded(options: RecordOptions) -> RecordSummary:
     tally: CallTally | None = getattr(model, "tally", None)
     if tally is not None and tally.failed:
         share = f"{tally.failed / tally.calls:.0%}"
-        say(
-            f"failed: {tally.failed:,} of {counted(tally.calls, 'call')} ({share}); see docs/reliability.md"
-        )
+        of = counted(tally.calls, "call")
+        say(f"failed: {tally.failed:,} of {of} ({share}); see docs/reliability.md")
     return summary
 
 
@@ -289,9 +286,7 @@ def show_summary(
         put(f"{out}: {counted(questions, 'question')} ({said})")
     if summary.failed:
         why = [f"{n}: {said}" for n, (said, _) in failures_of(Path(out)).items()]
-        say(
-            f"{counted(summary.failed, 'question')} failed ({'; '.join(why[:3])}); run again to retry"
-        )
+        say(f"{counted(summary.failed, 'question')} failed ({'; '.join(why[:3])}); run it again")
     if summary.interrupted:
         say("interrupted; run the same command again to go on")
         return INTERRUPTED

@@ -269,9 +269,8 @@ class SearchResult(Tabular):
         kind = "" if which is None else f" ({which})"
         texts = [
             f"{label}, {self.metric.head(self.metric.beside)}{kind} and differences are in percent, means "
-            f"over {counted(self.labelled[1], 'question')} {self.metric.scored} of split "
-            f"{settings.eval_split}. delta {label} is against {visible(self.baseline)} ({label} "
-            f"{percent(self.baseline_score)}).",
+            f"over {self.labelled[1]:,} questions {self.metric.scored} of split {settings.eval_split}. "
+            f"delta {label} is against {visible(self.baseline)} ({label} {percent(self.baseline_score)}).",
             f"Intervals hold together for all {counted(self.family, 'rule')} and thresholds: "
             f"{self.critical_score:.2f} ({label}) and {self.critical_delta:.2f} (delta {label}) bootstrap "
             f"standard errors to each side, not 1.96 as for one rule ({settings.resamples} "

@@ -326,8 +326,7 @@ class Reader:
     def _unanswered(self, scores: Mapping[ScoreName, Array]) -> Iterator[tuple[str, Range]]:
         """Yield the range of each mean score of which some, but not all, questions are unknown."""
         for name, values in scores.items():
-            unknown = np.isnan(values) & self.labelled
-            if unknown.any() and (unknown != self.labelled).any():
+            if 0 < (unknown := np.isnan(values) & self.labelled).sum() < self.labelled.sum():
                 low, high = (np.where(unknown, end, values) for end in (0.0, 1.0))
                 among = self.labelled
                 yield name, Range(low=self.mean(low, among), high=self.mean(high, among))
