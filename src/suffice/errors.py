@@ -110,12 +110,7 @@ class MissingExtra(UsageError, ImportError):  # noqa: N818 - reads as what it is
 class DataError(SufficeError, ValueError):
     """Recorded or supplied data that break their contract.
 
-    Parameters
-    ----------
-    message
-        What is wrong and what is allowed.
-    file, row, column
-        Where it is. Rows count from 0 in file order, as Parquet readers number them.
+    ``message`` says what is wrong and what is allowed. Rows count from 0 in file order, as in Parquet.
     """
 
     exit_code = 2
@@ -182,6 +177,11 @@ def first_line(error: BaseException) -> str:
     """Return the first line of a foreign error's message, at most 300 letters; else its type."""
     lines = (line.strip() for line in struck(str(error)).splitlines())
     return next((line[:300] for line in lines if line), type(error).__name__)
+
+
+def counted(number: int, noun: str) -> str:
+    """Format a number with its noun: "1 question", "3,000 questions"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def near_misses(

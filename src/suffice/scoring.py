@@ -110,7 +110,7 @@ def f1(prediction: str, gold_answers: Iterable[str]) -> float:
 def accuracy(prediction: str, gold_answers: Iterable[str]) -> float:
     """Return 1.0 if a normalized gold answer is a substring of the normalized prediction, else 0.0.
 
-    Substring, not words: "no" is in "know". A gold answer that normalises to nothing never counts.
+    Substring, not words: "no" is in "know". A gold answer that normalizes to nothing never counts.
 
     >>> accuracy("I know", ["no"])
     1.0

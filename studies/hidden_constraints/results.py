@@ -17,7 +17,8 @@ from studies.hidden_constraints.runs import (
     said,
 )
 from studies.hidden_constraints.scores import Row
-from suffice.results.formats import UNKNOWN, counted, percent
+from suffice.errors import counted
+from suffice.results.formats import UNKNOWN, percent
 from suffice.results.markup import visible
 from suffice.results.table import Cell, Column, Table, Value
 from suffice.stats.intervals import Interval

@@ -8,11 +8,11 @@ from pathlib import PurePath
 from typing import Annotated, Any, Literal, get_args
 
 from studies.command import seeds_named
-from suffice.errors import UsageError
+from suffice.errors import UsageError, counted
 from suffice.options import Option, read_grid, read_names
 from suffice.policies.method import Preset
 from suffice.policies.micp.micp_settings import MiCPSettings
-from suffice.results.formats import counted, percent
+from suffice.results.formats import percent
 from suffice.results.markup import visible
 from suffice.results.table import Cell, Column, Table, Value
 from suffice.stats.conformal import exact_level

@@ -32,7 +32,7 @@ from suffice.cli.parser import Given, command
 from suffice.cli.shared_options import Reading, SeveralTraces
 from suffice.contracts import StopPolicy
 from suffice.costs.usage import CostModel, CostReads
-from suffice.errors import UsageError
+from suffice.errors import UsageError, counted
 from suffice.evaluation.replay.named_policies import ORACLES
 from suffice.evaluation.replay.runner import at_stop
 from suffice.measures.costs import CostBook, cost_reads
@@ -40,7 +40,6 @@ from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes, RetrievalQuality
 from suffice.policies.fitting import fitted_rule
 from suffice.policies.stop_rag.stop_rag_settings import PACKAGED_ENCODER, StopRAGSettings
-from suffice.results.formats import counted
 from suffice.scoring import F1Kind
 from suffice.signals.known_signals import LLM_STOP, MALFORMED_ACTIONS
 from suffice.signals.signal_table import first_stops, signal_table

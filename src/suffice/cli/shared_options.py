@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from suffice.cli.output import say, waiting
 from suffice.cli.parser import only_one
+from suffice.errors import counted
 from suffice.evaluation.settings import ComparisonSettings, FittedElsewhere
 from suffice.options import Option, as_share
 from suffice.serve.service_settings import ModelSettings
@@ -163,7 +164,7 @@ class Sampling(Measuring):
         if self.sample is None:
             return traces
         drawn = traces.sample(self.sample, seed=self.seed)
-        of = f"{drawn.n_questions:,} of {traces.n_questions:,} questions"
+        of = f"{drawn.n_questions:,} of {counted(traces.n_questions, 'question')}"
         say(f"a sample: {of}, seed {self.seed}")
         return drawn
 

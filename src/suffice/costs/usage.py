@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.costs.prices import EnergyModel, Prices, Tariff
-from suffice.errors import UsageError, unknown_name
+from suffice.errors import UsageError, counted, unknown_name
 
 if TYPE_CHECKING:  # the names of costs are read without pyarrow
     from suffice.trace.rounds.trace_set import TraceSet
@@ -137,7 +137,7 @@ class RecordedUsage:
             value = values[question, number]
             raise UnknownCostError(
                 f"{what} is {'null' if np.isnan(value) else f'no cost ({value:g})'} in "
-                f"{int(wrong.sum())} of {int(exists.sum())} rounds of {self.source}, "
+                f"{int(wrong.sum())} of {counted(int(exists.sum()), 'round')} of {self.source}, "
                 f"first in round {number + 1} of question {self.traces.question_ids[question]!r}"
             )
         return values

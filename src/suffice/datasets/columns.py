@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from suffice.datasets.files import FileTable, Row, no_column, open_table, text_id
-from suffice.errors import DataError
+from suffice.errors import DataError, counted
 from suffice.trace.parquet import columns_of, from_cells
 from suffice.trace.rounds.records import Gold, Question, QuestionRecord
 from suffice.trace.rounds.schema import COLUMNS, record_from_rows
@@ -217,7 +217,8 @@ def read_table(
         problems += repeats
     elif repeats:
         layout.notes.append(
-            f"{len(repeats):,} rows that repeat a round were left out; of each the {layout.duplicates} stands"
+            f"left out {counted(len(repeats), 'row')} of repeated rounds; of each the {layout.duplicates} "
+            "stands"
         )
     out = {problem.question for problem in problems} - {None}
     left = tuple(record for question, record in records.items() if question not in out)
@@ -228,7 +229,7 @@ def read_table(
     if problems:
         kinds = Counter(problem.kind for problem in problems)
         layout.notes.append(
-            f"{len(out):,} of {len(lines):,} questions were left out: "
+            f"left out {len(out):,} of {counted(len(lines), 'question')}: "
             f"{', '.join(f'{count:,} {kind}' for kind, count in kinds.items())}, the first in "
             f"row {problems[0].error.row}: {problems[0].error.message}"
         )
@@ -250,8 +251,8 @@ def _first_round(lines: Mapping[str, Sequence[_Line]], layout: Layout) -> int:
     reads = ("passages", "query", "retrievals")
     if 2 * begun > len(lines) or any(line.cells.get(name) for line in zeros for name in reads):
         raise zeros[0].error(
-            f"{begun:,} of {len(lines):,} questions have a round 0; add --rounds-from 0 where the log counts "
-            "from 0, or 1 where round 0 is an answer without passages",
+            f"a round 0 in {begun:,} of {counted(len(lines), 'question')}; add --rounds-from 0 where the log "
+            "counts from 0, or 1 where round 0 is an answer without passages",
             "round",
         )
     return 1

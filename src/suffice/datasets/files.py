@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from suffice.contracts import strict_json
-from suffice.errors import DataError, SufficeWarning, UsageError, did_you_mean, plain_file
+from suffice.errors import DataError, SufficeWarning, UsageError, counted, did_you_mean, plain_file
 from suffice.trace.rounds.records import Gold, Passage, Question
 from suffice.trace.store import free_id
 from suffice.trace.values import MOST_INT32
@@ -38,10 +38,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One question of a file with its place; ``untyped``: every value is text, as in CSV.
-
-    It may also be an object inside one; then ``place`` prefixes its columns.
-    """
+    """One question of a file, or an object inside it, with its place; ``untyped``: all text, as in CSV."""
 
     file: str
     number: int
@@ -277,8 +274,8 @@ def _separated(path: Path, _broken: list[DataError] | None) -> FileTable:
         for number, line in enumerate(cells):
             if len(line) != len(names):
                 raise DataError(
-                    f"{len(line)} cells under {len(names)} columns ({', '.join(names)}); put quotes around "
-                    f"text that holds a {between!r}",
+                    f"{counted(len(line), 'cell')} under {counted(len(names), 'column')} "
+                    f"({', '.join(names)}); put quotes around text that holds a {between!r}",
                     file=str(path),
                     row=number,
                 )

@@ -27,7 +27,7 @@ from suffice.datasets.runs import (
     read_run,
     text_of,
 )
-from suffice.errors import DataError, SufficeWarning
+from suffice.errors import DataError, SufficeWarning, counted
 from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Token, TopToken
 
 _GRADES: Mapping[str, float] = {
@@ -61,7 +61,7 @@ def read_inspect(path: Path) -> tuple[QuestionRecord, ...]:
             records.append(record)
     if empty:
         warnings.warn(
-            f"{path}: {empty} samples have no call to a model and were left out",
+            f"{path}: left out {counted(empty, 'sample')} without a call to a model",
             SufficeWarning,
             stacklevel=2,
         )

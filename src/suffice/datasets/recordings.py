@@ -34,7 +34,7 @@ from suffice.datasets.files import (
 from suffice.datasets.inspect_ai import read_inspect
 from suffice.datasets.otlp import read_otlp
 from suffice.datasets.runs import COST, passage_of, read_atif
-from suffice.errors import DataError, UsageError, did_you_mean
+from suffice.errors import DataError, UsageError, counted, did_you_mean
 from suffice.trace.durable import check_free, sha256_of
 from suffice.trace.export import read_watch_1
 from suffice.trace.lazy import in_memory
@@ -326,16 +326,16 @@ def _lacking(records: Sequence[QuestionRecord], out: str | Path) -> Iterator[str
     longest = max(len(record.rounds) for record in records)
     if untold := sum(not record.question.text.strip() for record in records):
         yield (
-            f"{untold:,} of {len(records):,} questions have no text: no model can be asked for their "
+            f"no text of {untold:,} of {counted(len(records), 'question')}: no model can be asked for their "
             "answers; record what was asked (in spans: "
             "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true)"
         )
     if unanswered := sum(round_.answer is None for round_ in rounds):
         few = " --missing-only" if 2 * unanswered < len(rounds) else ""
         yield (
-            f"{unanswered:,} of {len(rounds):,} rounds have no answer: what stopping there would score is "
-            "not known, unless the record has scores; record an answer per round, or ask for it on the "
-            f"recorded evidence: suffice probe {out} --llm URL --out NEW{few}"
+            f"no answer in {unanswered:,} of {counted(len(rounds), 'round')}: what stopping there would "
+            "score is not known, unless the record has scores; record an answer per round, or ask for it on "
+            f"the recorded evidence: suffice probe {out} --llm URL --out NEW{few}"
         )
     if not any(record.gold.answers for record in records):
         yield (
@@ -355,8 +355,9 @@ def _lacking(records: Sequence[QuestionRecord], out: str | Path) -> Iterator[str
     short = (record for record in records if len(record.rounds) < longest)
     if unstated := sum(record.stopped_by is None for record in short):
         yield (
-            f"{unstated:,} questions have fewer than {longest} rounds and do not say why (stopped_by: "
-            "policy, budget, end, error, gold or user); each reads as run to a full budget of its own"
+            f"{counted(unstated, 'question')} of fewer than {counted(longest, 'round')} without a reason "
+            "(stopped_by: policy, budget, end, error, gold or user); each reads as run to a full budget of "
+            "its own"
         )
     if any(record.closed_book is not None for record in records):
         yield "round 0 was taken for the closed-book answer, at which no policy stops"
@@ -436,7 +437,7 @@ def label_traces(
         more = f" ({len(conflicts) - 1:,} more)" if len(conflicts) > 1 else ""
         raise DataError(conflicts[0].message + more, file=place, column=conflicts[0].column)
     labelled = len(fitted.questions)
-    notes.insert(0, f"{labelled:,} of {len(known):,} questions were labeled")
+    notes.insert(0, f"labeled {labelled:,} of {counted(len(known), 'question')}")
     if out is None and store is not None:
         for label in given:
             if label.question_id in fitted.questions and any(label.parts()):
@@ -475,7 +476,7 @@ def _read_labels(
         blank += not found
         labels += found
     if blank:
-        notes.append(f"{blank:,} rows of {path} hold no label")
+        notes.append(f"{counted(blank, 'row')} of {path} without a label")
     return labels
 
 

@@ -130,10 +130,10 @@ class PythonRetriever:
     ----------
     search
         A function of a query and the most documents wanted, or an object with such a function ``retrieve``.
-        It returns documents, best first: :class:`suffice.Passage` objects, texts, mappings with ``text`` and
-        perhaps ``id``, ``title`` and ``score``, or documents of LangChain, LlamaIndex and Haystack. An id
-        left out is a hash of the text; scores left out are 1, 1/2, 1/3, ... What it raises is the failure of
-        one search, a :class:`suffice.errors.BackendError`.
+        It returns documents, best first: :class:`suffice.Passage` objects, texts, or documents of LangChain,
+        LlamaIndex and Haystack. A mapping has ``text`` and perhaps ``id``, ``title`` and ``score``. The
+        default id is a hash of the text; default scores are 1, 1/2, 1/3, ... An exception fails one search,
+        as a :class:`suffice.errors.BackendError`.
     source
         Its name in messages.
 

@@ -35,9 +35,9 @@ def watched(
 ) -> Any:
     """Let ``watch`` see a ``dspy.ReAct``; return a module that shares its predictors and is called like it.
 
-    A round is a step that called a tool other than ``finish``. After the watch says stop no further step is
-    taken; the prediction is the extraction of the round whose answer the watch returns. The prediction says
-    why under ``suffice``. Drafts are not streamed, the last extraction is.
+    A round is a step that called a tool other than ``finish``. After a stop no further step is taken. The
+    prediction is the extraction of the round whose answer the watch returns; ``suffice`` in it says why.
+    Drafts are not streamed, the last extraction is.
     """
     base = _DSPY.point("dspy", "ReAct")
     for name in (_STEP, _ASTEP):

@@ -45,10 +45,9 @@ class ElasticsearchRetriever:
     """Search an Elasticsearch or OpenSearch index; a :class:`suffice.contracts.Retriever`.
 
     Each search is one ``_search`` with a ``multi_match`` over title and text; scores are the server's,
-    by default BM25. Searches go to the same copies of the shards each time, so that equal queries
-    give equal rankings. A ranking that misses a shard or ran out of time counts as failed. Of
-    documents that share an id the best stays: where an alias joins indexes that number their
-    documents alike, give ``id_field``. Safe to use from several threads, as the clients are.
+    by default BM25. Searches go to the same copies of the shards, so equal queries give equal rankings.
+    A ranking that misses a shard or ran out of time counts as failed. Of documents that share an id the
+    best stays. Give ``id_field`` if an alias joins indexes with equal ids. Several threads may share it.
     """
 
     def __init__(

@@ -25,9 +25,9 @@ class SufficeHook:
     """Let ``watch`` see every run of an ``Agent``, by ``Agent(..., hooks=hook.points)``.
 
     A round is a step that ran tools. When the loop ends, the run stops before the next model call, with exit
-    reason ``suffice_policy`` or ``suffice_budget``. The generator is then asked without tools, on the run's
-    messages: its answer is the last message, unless a probe wrote it already. The last message's
-    ``meta["suffice"]`` says how the run ended. Haystack's token usage is without these calls.
+    reason ``suffice_policy`` or ``suffice_budget``. The generator then answers the run's messages without
+    tools, unless a probe wrote the answer already. The last message's ``meta["suffice"]`` says how the run
+    ended. Haystack's token usage is without these calls.
 
     Parameters
     ----------

@@ -23,8 +23,8 @@ _KEY = "suffice"
 class SufficeMiddleware:
     """Watch the runs of ``create_agent``, LangGraph's agent, and of deepagents.
 
-    A round is a message that calls tools, with their results. When the watch ends a loop, the next call of
-    the model is made without tools: it answers from what it has. Every message of the model says, under
+    A round is a message that calls tools, with their results. After a stop the next call of the model has no
+    tools, so the model answers from what it has. Every message of the model says, under
     ``response_metadata["suffice"]``, of which question it is, who stopped it and why.
 
     Parameters

@@ -37,8 +37,8 @@ class GraphRun(AgentRun):
 class GraphRuns:
     """Hold the running loops of a graph, by their keys and their questions' ids.
 
-    A run that fails tells nobody. Without a thread its loop ends, as failed, when the run is gone and another
-    begins; on a thread, which may be resumed, when another run begins a question there.
+    A run that fails tells nobody. Without a thread its loop ends, as failed, when another run begins.
+    A thread may be resumed, so there the loop ends when another run begins a question.
     """
 
     def __init__(self, watch: Watch, **settings: Any) -> None:
@@ -110,18 +110,17 @@ class StopNode:
     question
         Key of the question in the state.
     rounds
-        What ``loop.observe`` takes, as a function of the state: of the round that just ended, a mapping such
-        as ``{"passages": state["documents"]}``; or of all rounds so far, a list of them, of which those not
-        yet observed are. With a list a thread that another process resumes is decided about as if it had not
-        been left; with a mapping its rounds before are not known then.
+        What ``loop.observe`` takes, as a function of the state. A mapping such as
+        ``{"passages": state["documents"]}`` is the round that just ended. A list is all rounds so far. Give
+        a list if another process may resume the thread: a mapping does not hold the earlier rounds.
     go_on
         The node that begins the next round.
     stop
-        Where a loop goes that ends: the node that answers, with its function in :meth:`answering`. With
-        ``None`` the graph ends and the last round's answer counts.
+        The node that answers at a stop, with its function in :meth:`answering`. ``None``: the graph ends and
+        the last round's answer counts.
     otherwise
-        The graph's own choice, a function of the state, where the watch does not end the loop; anything but
-        ``go_on`` ends it.
+        A function of the state: the graph's own choice if the watch goes on. Anything but ``go_on`` ends the
+        loop.
     probe
         The answer that the rounds so far would give, a function of the state; see ``loop.observe``.
     """

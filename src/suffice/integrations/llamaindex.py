@@ -30,10 +30,10 @@ def watched(
 ) -> Any:
     """Let ``watch`` see a workflow; each later run of it is a question. Return the workflow.
 
-    Of an agent or an ``AgentWorkflow`` a round is the tool calls of one message. When the loop ends, the
-    agent's next model call has no tools, so the model answers from what it has; where a probe wrote that
-    answer already, it is returned without a call. ``result["suffice"]`` says how the run ended. In the steps
-    of any other workflow :func:`watched_loop` is the run's loop.
+    In an agent or an ``AgentWorkflow`` a round is the tool calls of one message. After a stop the next model
+    call has no tools, so the model answers from what it has. A probe's answer is returned
+    without a call. ``result["suffice"]`` says how the run ended. In the steps of any other workflow
+    :func:`watched_loop` is the run's loop.
     """
     if not isinstance(workflow, _WORKFLOWS.point("workflows", "Workflow")):
         raise UsageError(

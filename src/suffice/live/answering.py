@@ -19,7 +19,7 @@ from suffice.contracts import (
     StopPolicy,
     whole_text,
 )
-from suffice.errors import InternalError, SufficeError, UsageError, unknown_name
+from suffice.errors import InternalError, SufficeError, UsageError, counted, unknown_name
 from suffice.live.loop import Loop
 from suffice.live.requirements import (
     ChosenPolicy,
@@ -258,7 +258,7 @@ class LiveLoop:
         elif asked is not None and needs.other_samples and loop.samples != needs.samples > 0:
             fitted = "calibrated" if policy.facts.promise else "fitted"
             tell(
-                f"the policy was {fitted} on {needs.samples} samples a round; on {loop.samples} "
+                f"the policy was {fitted} on {counted(needs.samples, 'sample')} a round; on {loop.samples} "
                 f"{needs.other_samples}"
             )
         return cls(policy=policy, loop=loop, model=model, settings=settings)
@@ -276,10 +276,7 @@ class LiveLoop:
     def with_models(
         self, encoder: Encoder | None, retrieval: Retrieval | None, tell: Tell
     ) -> LiveLoop:
-        """Return the loop with all its models; ``tell`` gets differences from the loop of a promise.
-
-        Without ``retrieval`` the search is unknown, and the passages' scores are not checked.
-        """
+        """Return the loop with all its models; ``tell`` gets differences from the loop of a promise."""
         encoder = encoder if self.encodes else None
         cosine = cluster_cosine(self.policy.needs.clusters, encoder)
         loop = replace(self.loop, cluster_cosine=cosine)
@@ -354,7 +351,7 @@ class LiveLoop:
             if not decisions:
                 raise UsageError("the corpus gave no passage for this question")
             if len(decisions) >= loop.rounds:
-                return "budget", f"the budget of {loop.rounds} rounds is spent"
+                return "budget", f"the budget of {counted(loop.rounds, 'round')} is spent"
             return "end", "pool exhausted: no passage is left to show"
 
         if earlier:

@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 
 from suffice.concurrency import at_once, settled
 from suffice.contracts import Action, Decision, StopPolicy, whole_text
-from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.errors import DataError, SufficeWarning, UsageError, counted
 from suffice.live.watching import Spending, Watching, answer_round
 from suffice.policies.policy_file import PolicyFile
 from suffice.signals.signal_table import (
@@ -101,7 +101,7 @@ class Loop:
 
     @property
     def question_id(self) -> str:
-        """Its id in the record, by which it is labelled; settled when the question is entered."""
+        """Its id in the record, by which it is labeled; settled when the question is entered."""
         return self._asked.id
 
     @property
@@ -359,7 +359,8 @@ class Loop:
         if watch.max_rounds is not None and number >= watch.max_rounds:
             self._full = not decision.stop or not self._stops
             if self._full:
-                return _budget(decision, f"the budget of {watch.max_rounds} rounds is spent")
+                spent = f"the budget of {counted(watch.max_rounds, 'round')} is spent"
+                return _budget(decision, spent)
         elif decision.stop and not self._stops:
             why = "in shadow" if watch.mode == "shadow" else "exploring"
             said = f"{why}, so it goes on; {decision.reason}"

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from suffice._version import VERSION
 from suffice.contracts import StopPolicy
-from suffice.errors import SufficeWarning, UsageError
+from suffice.errors import SufficeWarning, UsageError, counted
 from suffice.live.loop import OWN_ID, Loop
 from suffice.live.privacy import Privacy, Texts, without_secrets
 from suffice.live.requirements import has_confidence
@@ -143,8 +143,8 @@ class Watch:
         if explore and policy and full_budget and policy.facts.earliest >= full_budget:
             raise UsageError(
                 "explore lets questions run on past the policy's stop, and this policy never stops before "
-                f"the full budget of {full_budget} rounds ({policy.facts.summary}); leave explore out, or "
-                "state the loop's full budget if it is larger: max_rounds=N"
+                f"the full budget of {counted(full_budget, 'round')} ({policy.facts.summary}); leave explore "
+                "out, or state the loop's full budget if it is larger: max_rounds=N"
             )
         choice = AnswerChoice.parse(answer)
         if policy is not None:

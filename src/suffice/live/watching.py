@@ -17,7 +17,7 @@ import numpy as np
 
 from suffice.concurrency import may_be_cut
 from suffice.contracts import ChatModel, Decision, Generation, GenerationRequest, StopPolicy
-from suffice.errors import SufficeWarning, UsageError
+from suffice.errors import SufficeWarning, UsageError, counted
 from suffice.policies.policy_file import PolicyFile, load_policy, names_policy_file, policy_hash
 from suffice.scoring import AnswerChoice
 from suffice.signals.known_signals import resolve
@@ -145,8 +145,8 @@ def ended(writer: LoopRecord) -> str:
     lost = writer.lost
     if not lost.questions:
         return ""
-    what = f"{lost.rounds:,} rounds of" if lost.rounds else "the ends of"
-    said = f"{what} {lost.questions:,} questions are not in the record"
+    what = f"{counted(lost.rounds, 'round')} of" if lost.rounds else "the ends of"
+    said = f"not in the record: {what} {counted(lost.questions, 'question')}"
     return f"{said}: {writer.problem}"
 
 

@@ -14,13 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from suffice.errors import counted
 from suffice.measures.measures import Measures
 from suffice.measures.seen import Seen, record_banners, seen_of
 from suffice.results.formats import p_value, percent
 from suffice.results.table import Column, Described, Table, Value, table_of
 from suffice.results.tabular import Tabular
 from suffice.signals.known_signals import SIGNALS
-from suffice.signals.signal_table import given_signals, lack
+from suffice.signals.signal_table import SignalTable, given_signals, lack, nowhere_defined
 from suffice.stats.p_values import binomial_cdf, fisher_p_value, welch_p_value
 from suffice.trace.rounds.labels import labelled, names_passages
 from suffice.trace.rounds.reader import ATTRIBUTES, TraceInspection, inspect_traces, one_table
@@ -125,7 +126,8 @@ def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
     traces = source.valid(skip_invalid=skip_invalid)
     given = given_signals(traces)
     beside = len(source.labels.questions)
-    signals = tuple(_signals(traces, given))
+    table = Measures(traces).signals(given)
+    signals = tuple(_signals(traces, table, given))
     return Contents(
         source=source.name,
         files=len({part.file for part in source.parts}),
@@ -145,16 +147,12 @@ def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
             for name, spec in SIGNALS.items()
             if name not in given and (why := lack(spec, traces)) is not None
         }
-        | {
-            signal["name"]: "it is undefined in every round"
-            for signal in signals
-            if signal["undefined"] == 1.0
-        },
+        | nowhere_defined(traces, table, given),
         run=traces.origin.run,
         notes=(
             *source.remarks,
             *_notes(traces),
-            *([f"{beside:,} questions have labels in a separate table"] if beside else []),
+            *([f"labels in a separate table: of {counted(beside, 'question')}"] if beside else []),
         ),
     )
 
@@ -203,8 +201,7 @@ def _empty(cells: pa.ChunkedArray) -> int:
     return int(pc.sum(pc.fill_null(blank, True)).as_py() or 0)
 
 
-def _signals(traces: TraceSet, names: Sequence[str]) -> Iterator[Entry]:
-    table = Measures(traces).signals(names)
+def _signals(traces: TraceSet, table: SignalTable, names: Sequence[str]) -> Iterator[Entry]:
     stored = set(traces.signal_names)
     for name in names:
         undefined = np.isnan(table.signal(name)) & traces.exists
@@ -227,7 +224,7 @@ def _notes(traces: TraceSet) -> Iterator[str]:
         yield from exploration(seen, labelled(traces)).notes()
     groups = [group for group in traces.of_questions("group") if group]
     if groups:
-        yield f"{len(groups):,} questions belong to {len(set(groups)):,} groups (column group)"
+        yield f"{counted(len(set(groups)), 'group')} (column group) of {counted(len(groups), 'question')}"
     if not traces.splits:
         yield f"no question has a split; {traces.how_to_split()}"
     if not labelled(traces).any():
@@ -279,8 +276,8 @@ class Exploration:
         for share in self.shares:
             fits = "as promised" if share["p_value"] >= _ALARM else "NOT AS PROMISED"
             notes.append(
-                f"exploration {fits}: {share['explored']:,} of {share['stopped']:,} questions ran on past "
-                f"their policy's stop ({percent(share['explored'] / share['stopped'])}%, configured "
+                f"exploration {fits}: {share['explored']:,} of {counted(share['stopped'], 'question')} ran "
+                f"on past their policy's stop ({percent(share['explored'] / share['stopped'])}%, configured "
                 f"{percent(share['propensity'])}%, exact binomial p {p_value(share['p_value'])})"
                 + (_WRONG if share["p_value"] < _ALARM else "")
             )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from suffice.contracts import StopPolicy
 from suffice.costs.usage import CostModel, CostReads
-from suffice.errors import InternalError, UsageError
+from suffice.errors import InternalError, UsageError, counted
 from suffice.measures.costs import CostBook
 from suffice.measures.scores import (
     LABELLED,
@@ -226,21 +226,21 @@ class Measures:
             without = int((~self.scores().labelled).sum())
             if without:
                 notes.append(
-                    f"{without} of {traces.n_questions} questions have no score: counted in costs, not in "
-                    "scores"
+                    f"no score: {without} of {counted(traces.n_questions, 'question')}, counted in costs, "
+                    "not in scores"
                 )
             return notes
         short = int((traces.last_rounds < traces.n_rounds).sum())
         if short:
             notes.append(
-                f"{short} of {traces.n_questions} questions end before round {traces.n_rounds}: the full "
-                "budget's answer is that of their last recorded round"
+                f"{short} of {counted(traces.n_questions, 'question')} ended before round {traces.n_rounds}: "
+                "the full budget's answer is that of the last recorded round"
             )
         blank = int((~self.labelled).sum())
         if blank:
             notes.append(
-                f"{blank} of {traces.n_questions} questions have a blank answer at their full budget, with "
-                "which nothing can agree: counted in costs, not in scores"
+                f"a blank answer at the full budget of {blank} of {counted(traces.n_questions, 'question')}, "
+                "with which nothing can agree: counted in costs, not in scores"
             )
         return notes
 
@@ -333,8 +333,8 @@ class Measures:
         if questions == units:
             return []
         return [
-            f"{questions:,} questions count as {units:,} units: those of one group, or else of one text, "
-            "are averaged and resampled together"
+            f"{questions:,} questions count as {counted(units, 'unit')}: those of one group, or else of one "
+            "text, are averaged and resampled together"
         ]
 
     @property
@@ -363,7 +363,7 @@ class Measures:
             question, number = np.argwhere(unknown)[0]
             raise UsageError(
                 f"{who} needs a score of every round, and {int(unknown.any(axis=1).sum())} of "
-                f"{int(scored.labelled.sum())} questions {scored.metric.scored} have rounds "
+                f"{counted(int(scored.labelled.sum()), 'question')} {scored.metric.scored} have rounds "
                 f"{scored.metric.untold}, the first: round {number + 1} of question "
                 f"{self.traces.question_ids[question]!r} in {self.traces.origin.source}; "
                 f"{scored.metric.remedy}"

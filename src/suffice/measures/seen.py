@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.errors import counted
 from suffice.measures.scores import Outcomes
 from suffice.scoring import Weights
 from suffice.stats.logistic import predicted_by_others
@@ -398,9 +399,9 @@ def _cut(traces: TraceSet) -> tuple[str, ...]:
     causes = Counter(end for end, early in ends if end in CUTS and (early or end != "budget"))
     if not causes:
         return ()
-    told = ", ".join(f"{number:,} by {cause}" for cause, number in causes.items())
+    by = ", ".join(f"{number:,} by {cause}" for cause, number in causes.items())
     said = [
-        f"CUT RECORDS: {causes.total():,} of {traces.n_questions:,} questions stopped early ({told})."
+        f"CUT RECORDS: {causes.total():,} of {counted(traces.n_questions, 'question')} stopped early ({by})."
     ]
     seen = seen_of(traces)
     if seen is None or seen.n_cut < causes.total():

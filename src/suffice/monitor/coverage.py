@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from suffice.contracts import CoveragePolicy
-from suffice.errors import DataError, UsageError
+from suffice.errors import DataError, UsageError, counted
 from suffice.monitor.alarms import CoverageMonitor, ExchangeabilityMonitor
 from suffice.monitor.questions import SetReturned
 from suffice.results.as_json import as_json
@@ -75,7 +75,7 @@ class Coverage:
     # --- what was seen ---------------------------------------------------------------------------
     @property
     def coverage(self) -> Estimate:
-        """Share of the labelled sets that covered, with its exact 95% interval (Clopper and Pearson)."""
+        """Share of the labeled sets that covered, with its exact 95% interval (Clopper and Pearson)."""
         labelled = self.counts["labelled"]
         if labelled == 0:
             return Estimate(estimate=None)
@@ -100,7 +100,7 @@ class Coverage:
         counts, found = self.counts, self.coverage
         notes = [
             f"Promised: at most {percent(self._promised.alpha)}% of answer sets miss the right answer. "
-            f"Calibrated on {self._n_calibration:,} questions."
+            f"Calibrated on {counted(self._n_calibration, 'question')}."
         ]
         if found.estimate is not None:
             notes.append(

@@ -12,14 +12,14 @@ from typing import Annotated, Any
 
 from suffice.contracts import ConfidentPolicy, CoveragePolicy, StopPolicy
 from suffice.costs.usage import find_cost
-from suffice.errors import UsageError
+from suffice.errors import UsageError, counted
 from suffice.monitor.alarms import ExchangeabilityMonitor, ProbabilityMonitor
 from suffice.monitor.coverage import Coverage
 from suffice.monitor.questions import Asked, Promised, Reading, Stopping
 from suffice.options import Option, as_share
 from suffice.policies.policy_file import policy_hash
 from suffice.results.as_json import as_json, fields_as_json
-from suffice.results.formats import counted, percent
+from suffice.results.formats import percent
 from suffice.results.table import Cell, Column, Described, Table, Value, table_of
 from suffice.results.tabular import Tabular
 from suffice.scoring import exact_match

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
-from suffice.errors import SufficeWarning
+from suffice.errors import SufficeWarning, counted
 from suffice.options import Option
 from suffice.policies.defaults import CalibratorKind
 from suffice.policies.method import CalibratedSettings, Method, Preset
@@ -56,7 +56,7 @@ class CalibratedLimit(RuleKind, Method):
         limit = -lower_order_statistic(-needed, level)
         if math.isinf(limit):
             warnings.warn(
-                f"{len(needed)} questions of split {split!r} succeed, and a limit at alpha "
+                f"{counted(len(needed), 'question')} of split {split!r} succeeded, and a limit at alpha "
                 f"{settings.alpha:g} needs {smallest_sample(level)}: the policy never stops early",
                 SufficeWarning,
                 stacklevel=2,

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from suffice.contracts import Calibrator, StopPolicy
-from suffice.errors import SufficeWarning, UsageError, all_of, unknown_name
+from suffice.errors import SufficeWarning, UsageError, all_of, counted, unknown_name
 from suffice.measures.measures import Measures, Traces
 from suffice.measures.scores import Outcomes, gold_answers
 from suffice.policies.defaults import FIT_SPLIT, CalibratorKind
@@ -151,8 +151,8 @@ def fit_notes(fitted_on: Mapping[str, Any]) -> list[str]:
         return []
     counts = Counter({name: value for name, value in stated.items() if isinstance(value, int)})
     note = (
-        f"fitted on {counts['read']:,} of {counts['questions']:,} questions: the {counts['cut']:,} that the "
-        "policy which ran cut were left out"
+        f"fitted on {counts['read']:,} of {counted(counts['questions'], 'question')}: the {counts['cut']:,} "
+        "that the policy which ran cut were left out"
     )
     if counts["explored"]:
         return [
@@ -184,7 +184,7 @@ def fit_data(
         instead = "" if not scored.metric.gold else ", or --metric agreement, which needs no label"
         raise UsageError(
             f"no question of split {split!r} in {record.origin.source} {scored.metric.unscored}; "
-            f"fitting needs labelled questions{instead}; which are: suffice traces info {record.at}"
+            f"fitting needs labeled questions{instead}; which are: suffice traces info {record.at}"
         )
     read, cut = fit_questions(chosen) if fits else (np.ones(record.n_questions, bool), {})
     chosen.take(read).scores_throughout("fitting", f1_kind)
@@ -193,7 +193,7 @@ def fit_data(
     )
     scored = replace(scored, em=em, f1=f1, acc=acc, labelled=scored.labelled & read)
     if not scored.labelled.any():
-        raise UsageError(_all_cut(record, "labelled questions"))
+        raise UsageError(_all_cut(record, "labeled questions"))
     provenance = {
         "source": record.origin.source,
         "split": split,
@@ -224,7 +224,7 @@ def refuse_without_gold(measures: Measures, who: str, why: str) -> None:
     if not measures.metric.gold:
         raise UsageError(
             f"{who} is fitted on gold answers only ({why}); {measures.metric.stands_for_gold}. "
-            f"Leave {who} out, or give the policy file of a fit on labelled traces"
+            f"Leave {who} out, or give the policy file of a fit on labeled traces"
         )
 
 
@@ -297,11 +297,13 @@ def warn_of_little(data: FitData, what: str) -> None:
     """Warn that ``what`` is fitted on hardly any labels."""
     labelled, em = int(data.outcomes.labelled.sum()), data.outcomes.em
     least, most = np.fmin.reduce(em, axis=None), np.fmax.reduce(em, axis=None)
-    split = f"questions of split {data.provenance.get('split')!r}"
+    split = f"of split {data.provenance.get('split')!r}"
     if labelled < N_FOLDS:
-        little = f"only {labelled} {split} are labelled, fewer than the {N_FOLDS} folds"
+        little = (
+            f"only {counted(labelled, 'labeled question')} {split}, fewer than the {N_FOLDS} folds"
+        )
     elif least == most and most in (0.0, 1.0):
-        little = f"all answers to the labelled {split} are {'right' if most else 'wrong'}"
+        little = f"all answers to the labeled questions {split} are {'right' if most else 'wrong'}"
     else:
         return
     warnings.warn(f"{little}: {what} tells next to nothing", SufficeWarning, stacklevel=3)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import numpy as np
 
 from suffice.contracts import Certainty, Explanation, Facts, LoopNeeds, PolicyTable
-from suffice.errors import UsageError
+from suffice.errors import UsageError, counted
 from suffice.options import Option
 from suffice.policies.method import Method, PolicyKind, Preset
 from suffice.policies.rules.policy import Rule, RuleKind, rule_needs
@@ -61,7 +61,7 @@ class FixedPolicy:
     @property
     def facts(self) -> Facts:
         """Its number of rounds."""
-        summary = f"always {self.rounds} rounds"
+        summary = f"always {counted(self.rounds, 'round')}"
         return Facts(summary=summary, max_rounds=self.rounds, earliest=self.rounds)
 
     def fires(self, table: PolicyTable) -> Mask:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
+from suffice.errors import counted
 from suffice.evaluation.replay.macro import MacroResult
 from suffice.evaluation.replay.results import PolicyResult, ReplayResult
 from suffice.measures.costs import CostAxis
@@ -28,16 +29,7 @@ from suffice.report.section import (
     short_name,
     two_lines,
 )
-from suffice.results.formats import (
-    UNKNOWN,
-    amount,
-    bracket,
-    count,
-    counted,
-    decimal,
-    percent,
-    points,
-)
+from suffice.results.formats import UNKNOWN, amount, bracket, count, decimal, percent, points
 from suffice.results.markup import Html, data_table, element, join
 from suffice.stats.intervals import Interval
 

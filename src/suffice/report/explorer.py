@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
+from suffice.errors import counted
 from suffice.evaluation.diagnose.report_data import PolicyStop, QuestionStory, ReportData
 from suffice.report.section import Marked, Material, Shown, listed, markup, plain, short_name
-from suffice.results.formats import counted
 from suffice.results.markup import element, json_for_script, visible
 from suffice.trace.rounds.records import Passage, Round, Usage
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import PurePath
 
 from suffice._version import VERSION
-from suffice.errors import attempt
+from suffice.errors import attempt, counted
 from suffice.evaluation.choose.choice import Choice
 from suffice.evaluation.diagnose.report_data import ReportData
 from suffice.evaluation.replay.results import ReplayResult
@@ -45,7 +45,7 @@ from suffice.report.worth import (
     selective_section,
     signals_section,
 )
-from suffice.results.formats import count, counted
+from suffice.results.formats import count
 from suffice.results.markup import Html, data_table, element, join, shorten, visible
 
 _MOST_SAVING = 4

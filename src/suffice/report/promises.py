@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from suffice.errors import counted
 from suffice.evaluation.choose.candidates import RANK
 from suffice.evaluation.choose.choice import Choice
 from suffice.evaluation.replay.answers import AnswerSetResult
@@ -283,7 +284,7 @@ def _placed(choice: Choice, marks: Mapping[str, str]) -> Iterator[Chart]:
     )
     caption = (
         "Letters: proven or likely, with 95% intervals. Squares: fixed numbers of rounds. Dots: fitted "
-        f"candidates, on the {choice.parts[RANK]:,} questions that rank them."
+        f"candidates, on the {counted(choice.parts[RANK], 'question')} that rank them."
     )
     if line:
         yield Chart(heading=named, pictures=[scatter(chart)], caption=caption)

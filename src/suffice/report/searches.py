@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from suffice.errors import counted
 from suffice.evaluation.choose.search import SearchedRule, SearchResult
 from suffice.report.charts import Point, Scatter, scatter
 from suffice.report.section import Chart, Shown, columns, folded, listed
-from suffice.results.formats import amount, counted, percent
+from suffice.results.formats import amount, percent
 from suffice.results.markup import Html, element, shorten, visible
 from suffice.results.table import Table
 

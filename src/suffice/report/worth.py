@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from suffice.errors import counted
 from suffice.evaluation.diagnose.diagnosis import selective_tables
 from suffice.evaluation.diagnose.diagnosis import types_table as table_of_types
 from suffice.evaluation.diagnose.reliability import CalibratorStudy, Reliability, ReliabilityBucket
@@ -23,7 +24,7 @@ from suffice.report.section import (
     short_name_of,
 )
 from suffice.report.svg import Estimated, Family, Spot, UnitSquare, forest, unit_square
-from suffice.results.formats import counted, estimated, fraction, percent
+from suffice.results.formats import estimated, fraction, percent
 from suffice.results.markup import Html, data_table, element, join, shorten, visible
 from suffice.results.table import Table
 from suffice.stats.auroc import auroc_use
@@ -259,7 +260,7 @@ def _spot(bucket: ReliabilityBucket, most: int) -> Spot:
         x=bucket.predicted,
         y=bucket.right,
         hint=f"predicted {percent(bucket.predicted)}%, right {percent(bucket.right)}% "
-        f"of {bucket.count} answers",
+        f"of {counted(bucket.count, 'answer')}",
         interval=(bucket.low, bucket.high),
         weight=bucket.count / most,
     )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Protocol
 
 UNKNOWN = "-"
+_LONG_NUMBER = re.compile(r"(?<![\w.])\d*\.\d{5,}(?:e-?\d+)?")
 
 
 class Measured(Protocol):
@@ -86,13 +88,13 @@ def tick(value: float) -> str:
     return f"{whole}.{rest}" if rest else whole
 
 
-def counted(number: int, noun: str) -> str:
-    """Format a number with its noun, with an s unless it is one.
+def rounded(rule: str) -> str:
+    """Round the numbers in a rule to six digits, for tables and headlines; files keep all digits.
 
-    >>> counted(1, "question"), counted(3000, "question")
-    ('1 question', '3,000 questions')
+    >>> rounded("p_true > 0.87500004 and margin_p10 > 2")
+    'p_true > 0.875 and margin_p10 > 2'
     """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return _LONG_NUMBER.sub(lambda number: f"{float(number[0]):.6g}", rule)
 
 
 def estimated(figure: Measured | None, *, sign: bool = False) -> str:

@@ -15,10 +15,7 @@ _LONGEST = 28  # letters of a label
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """The columns of a table to draw: points at (x, y), or without x a row for every item with its interval.
-
-    ``line`` joins the points whose label begins so, in order of x.
-    """
+    """The columns to draw: points at (x, y), else intervals; ``line`` joins points whose label begins so."""
 
     table: Table
     y: str

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from suffice.contracts import ChatModel, Encoder, Message, Retriever, StopPolicy
-from suffice.errors import SufficeError, UsageError, unknown_name
+from suffice.errors import SufficeError, UsageError, counted, unknown_name
 from suffice.live.answering import AskSettings, LiveLoop
 from suffice.live.loop import Loop
 from suffice.live.privacy import Texts
@@ -98,7 +98,7 @@ class Places:
     async def enter(self) -> None:
         """Wait for a place; refuse the question (429) where the queue is full."""
         if self._free.locked() and self.waiting >= self._limits.queue:
-            said = f"{self.taken} questions are being answered and {self.waiting} wait; ask again later"
+            said = f"{self.taken} being answered, {self.waiting} waiting; ask again later"
             raise too_many(said, "queue_full", _RETRY_S)
         self.waiting += 1
         try:
@@ -185,7 +185,7 @@ class Service:
             raise UsageError(f"policy {name!r}: {error}") from error
         budget = chosen.max_rounds if live is None else live.loop.rounds
         if self._explored(file.policy, budget) < self._explore:
-            notes.append(f"explores nothing: it never stops before its budget of {budget} rounds")
+            notes.append(f"explores nothing: its budget of {counted(budget, 'round')} ends first")
         return Served(
             name=name,
             file=file,

@@ -151,7 +151,7 @@ def no_new_passage(current: Round, earlier: tuple[Round, ...]) -> bool:
 _NO_EARLIER = Absence(
     "there is no earlier answer to repeat",
     lambda view: view.previous is None or view.previous.answer is None,
-    "record with --rounds 2 or more",
+    "record with --rounds 2 or more, or ask for earlier answers: suffice probe",
 )
 _NOTHING_NEW = Absence(
     "the round added no new passage, so its answer repeats trivially",

@@ -109,7 +109,7 @@ def seen_texts(rounds: Iterable[Round]) -> list[str] | None:
 # --- the answer in it ----------------------------------------------------------------------------
 # The passages of a question stand in one string, in which each of its different answers is looked for once,
 # so that the place tells from which round on it is found.
-NOT_EXTRACTIVE = frozenset({"", "yes", "no"})  # normalised answers that are not looked for
+NOT_EXTRACTIVE = frozenset({"", "yes", "no"})  # normalized answers that are not looked for
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -260,11 +260,7 @@ def _add_up(
     seen: Integers,
     into: tuple[Array, Array],
 ) -> None:
-    """Sum the words that new and earlier passages share, and all words read, into ``into``.
-
-    ``spelt`` are the words of passages, each first listed in one of ``rows``. ``seen`` counts passages up to
-    a row.
-    """
+    """Sum shared and read words into ``into``; ``spelt`` as listed in ``rows``, ``seen`` up to a row."""
     shared, read = into
     found = spelt.flatten()
     said = pc.not_equal(found, "").to_numpy(zero_copy_only=False)

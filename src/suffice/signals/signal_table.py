@@ -53,7 +53,7 @@ class Lack:
     def why(self) -> str:
         """Return the reason, for a list of signals left out."""
         if not self.spec.recorded_only:
-            return self.no_columns
+            return self.no_columns or self.because
         by = f" (suffice signals {self.spec.asks})" if self.spec.asks else ""
         return f"needs a model{by}, and is not recorded"
 
@@ -162,6 +162,13 @@ def lack_live(spec: SignalSpec, view: LoopView) -> Lack | None:
         because=because,
         give=f"write suffice.Round(answer=..., {written})",
     )
+
+
+def nowhere_defined(traces: TraceSet, table: PolicyTable, names: Iterable[str]) -> dict[str, str]:
+    """Return those of the signals that no round defines, each with the reason at a last round."""
+    empty = [declared(name, traces) for name in names if np.isnan(table.signal(name)).all()]
+    *_, view = next(traces.views([*read_columns(empty), "signals"]))
+    return {spec.name: f"{undefined_in_words(spec, view)} in every round" for spec in empty}
 
 
 def refuse_lacking(specs: Iterable[SignalSpec], traces: TraceSet) -> None:

@@ -185,7 +185,7 @@ def _sorted_out(names: Sequence[str], traces: TraceSet) -> tuple[list[str], dict
         if is_stored(spec, traces):
             skipped[name] = "stored already"
         elif why is not None:
-            skipped[name] = why.no_columns or f"needs {spec.asks or 'a model'}"
+            skipped[name] = why.no_columns or why.because or f"needs {spec.asks or 'a model'}"
         elif inputs is not None and not inputs(traces):
             skipped[name] = f"needs {spec.asks}"
         else:

@@ -1,6 +1,6 @@
 """Area under the ROC curve, plain and over resampled questions.
 
-The area is the probability that the value of a right answer exceeds that of a wrong one; ties count half
+The area is the probability that the value of a right answer exceeds that of a wrong one. Ties count half
 (Mann and Whitney, 1947; Hanley and McNeil, 1982).
 """
 

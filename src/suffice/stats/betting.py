@@ -24,10 +24,9 @@ class Monitor:
     """Bet one unit, spread over gamblers and starting times, against a promise; raise its alarm.
 
     A gambler who bets from the start loses while nothing is wrong, and finds a late change too late. So the
-    unit starts as a reserve; ``1 / log(e + n / 100)`` is left after n observations; what leaves it is shared
-    out to the gamblers before each observation: ``c_n = f_n (c_(n-1) + entering_n)``. The sum is that over
-    every starting time of the capital won since, each weighted by what entered then. A change after n
-    observations costs a factor of about ``n log(n)^2``, in delay its logarithm.
+    unit starts as a reserve, of which ``1 / log(e + n / 100)`` is left after n observations. Before each
+    observation the gamblers share what leaves it: ``c_n = f_n (c_(n-1) + entering_n)``. A change after n
+    observations costs a factor of about ``n log(n)^2``; the delay grows by its logarithm.
 
     Stakes that double 20 times make 2 ** 20 of the little that was in play; most was still in reserve:
 
@@ -176,7 +175,7 @@ def log_capital(above: Array, times: Array, means: Array) -> Array:
     """Return the log capital of bets that values in [0, 1] exceed each mean, (n_means,).
 
     ``above`` (n,) are distinct values, ``times`` (n,) how often each came. A stake c multiplies the capital
-    by ``1 - c + c v / mean``, so the result falls with the mean.
+    by ``1 - c + c v / mean``. So the result falls with the mean.
     """
     ratios = above / means[:, None] - 1.0
     won = np.log1p(STAKES[:, None] * ratios[:, None, :]) @ times

@@ -74,10 +74,10 @@ def lower_order_statistic(values: Array, level: Fraction) -> float:
 def tied_threshold(values: Array, level: Fraction, *, randomised: bool) -> Threshold:
     """Return the threshold that fires on at most a share ``level`` of exchangeable values.
 
-    With k the rank and v the k-th smallest, it fires below v; ``randomised`` fires also at v, with
-    probability (k - b) / (e + 1): b values lie below v, and e equal v. The share it fires on is then exactly
-    k / (n + 1), however many are tied. Rank 0 never fires; rank n + 1 counts as rank n. ``values`` (n,) may
-    be undefined (NaN) in part: those count in n as the largest, since they never fire.
+    With k the rank and v the k-th smallest, it fires below v. ``randomised`` fires also at v, with
+    probability (k - b) / (e + 1), if b values lie below v and e equal v. The share it fires on
+    is then exactly k / (n + 1), however many are tied. Rank 0 never fires; rank n + 1 counts as rank n.
+    Undefined ``values`` (n,), NaN, count in n as the largest, since they never fire.
     """
     n = len(values)
     rank = min(lower_rank(level, n), n)

@@ -247,8 +247,8 @@ def resampled_counts(
 def resampled_means(values: Array, *, resamples: int = 1000, seed: int = 42) -> Array:
     """Return column means over resampled questions, (resamples, n_columns).
 
-    Questions are sorted by id, and the draws ``default_rng(seed).integers(0, n, size=(resamples, n))``
-    (METHODS 1; published), the same for every column; of more than ``SUMS_ABOVE`` they come from sums.
+    Questions are sorted by id. All columns share ``default_rng(seed).integers(0, n, size=(resamples, n))``
+    (paper 0; published). Above ``SUMS_ABOVE`` questions the draws come from sums.
     """
     if len(values) == 1:
         return np.broadcast_to(values, (resamples, values.shape[1]))
@@ -267,12 +267,11 @@ def with_rare_weights(
 ) -> Array:
     """Widen draws of weighted means where a few questions have great weight.
 
-    A resample has only weighted questions of the sample, so if few stand for many its percentiles are too
-    narrow: with 2 expected to count, of 40 explored, 91 intervals of 100 cover. To every draw is added what
-    Gamma(1/2) more such questions would bring: Jeffreys' prior for the rate of a rare event. ``largest``
-    (n_columns,) is the greatest weight in each, 0 where none is weighted; columns of equal values get the
-    same. Values that differ from what was expected (``centred``) get it to either side, with as much
-    variance.
+    If few questions of the sample stand for many, percentiles of resamples are too narrow. With 2 expected to
+    count, of 40 explored, 91 intervals of 100 cover. Every draw gains what Gamma(1/2) more such questions
+    would bring: Jeffreys' prior for the rate of a rare event. ``largest`` (n_columns,) is the greatest weight
+    in each column, 0 without weights. Equal columns gain the same. ``centred`` values, which differ from a
+    prediction, gain it to either side.
     """
     if not largest.any():
         return draws

@@ -141,8 +141,8 @@ def fit_rising_logistic(
 ) -> LogisticFit:
     """Fit as :func:`suffice.stats.logistic.fit_logistic`, with every weight at least 0.
 
-    The loss is convex, so the constrained optimum is the unconstrained one over features with nonzero
-    weights: of all subsets whose own fit has no negative weight, the best one.
+    The loss is convex. So the optimum is the best unconstrained fit of a subset of the features that has no
+    negative weight.
     """
     x, targets = np.asarray(features, np.float64), np.asarray(y, np.float64)
     if x.ndim != 2 or x.shape[1] > _MOST_FEATURES:

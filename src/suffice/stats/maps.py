@@ -209,11 +209,10 @@ def fit_isotonic(
 ) -> IsotonicMap:
     """Fit a non-decreasing map of ``y`` on ``x`` by least squares.
 
-    Rows with equal x are averaged first; then neighbours that fall are pooled. With fewer than
+    Rows with equal x are averaged first; then neighbors that fall are pooled. With fewer than
     ``minimum_rows`` rows with both, or one distinct x, the map is constant. Its value is the mean of y over
-    all labeled rows, those without x included; without a labelled row it is empty and maps everything to
-    ``undefined``, which is what NaN maps to (``None``: NaN; else a constant map maps NaN to its constant, as
-    the published code of paper 0 does).
+    all labeled rows, with or without x. Without a labeled row it maps everything to ``undefined``. NaN maps
+    to ``undefined`` (``None``: NaN). A constant map then maps NaN to its constant, as paper 0's code does.
 
     >>> fit_isotonic([1, 2, 3, 4, 5], [0, 1, 0, 1, 1])
     IsotonicMap(x=(1.0, 2.0, 3.0, 4.0, 5.0), y=(0.0, 0.5, 0.5, 1.0, 1.0), undefined=None)

@@ -45,14 +45,14 @@ def betting_p_values(
 ) -> Array:
     """Test means of bounded losses by betting.
 
-    A gambler starts with one unit and bets before each question that its loss is below the limit; under H no
+    A gambler starts with one unit and bets before each question that its loss is below the limit. Under H no
     strategy gains in expectation (Waudby-Smith and Ramdas 2024). The stake is ``sqrt(2 log(target / capital)
     / (n left * v))`` with v the variance of earlier losses. It suits a test with n questions (STaR bets,
     Voracek and Orabona 2025) and stays below ruin. Who has reached the target stops.
 
     One gambler's greatest capital is the inverse of a p-value (Ville). With several gamblers, each has its
-    own order of the questions. Then it is the greatest mean capital of the first one, two, ... (Ramdas and
-    Manole 2025, exchangeable e-values): the outcome hangs less on the order.
+    own order of the questions. Then it is the greatest mean capital of the first one, two, ... of them, which
+    depends less on the order (Ramdas and Manole 2025).
 
     Returns
     -------

@@ -150,8 +150,8 @@ def oscillating(values: Values) -> Values:
 def stalling(values: Values) -> Values:
     """Count consecutive rounds in which the error neither converges, diverges nor oscillates.
 
-    Converging is a tenth of the first error, or a falling trend that is significant or has halved it;
-    but not after 3 rounds without a new lowest error.
+    The error converges at a tenth of the first one, or if its falling trend is significant or has halved it.
+    It does not converge after 3 rounds without a new lowest error.
     """
     states = _states(values)
     counts = np.full(values.shape, np.nan)

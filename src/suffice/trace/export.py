@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 import pyarrow.compute as pc
 
 from suffice.contracts import strict_json
-from suffice.errors import DataError, StorageError, UsageError, plain_file
+from suffice.errors import DataError, StorageError, UsageError, counted, plain_file
 from suffice.trace.durable import replace_file, written_aside
 from suffice.trace.recording import export_records, stores_at
 from suffice.trace.rounds.derive import Written
@@ -63,7 +63,7 @@ def export_traces(
                 line = json.dumps(_plain(row), ensure_ascii=False, allow_nan=False)
                 stream.write(f"{line}\n")
     skipped = len(traces.origin.skipped)
-    notes = (f"{skipped:,} problems: what they concern was left out",) if skipped else ()
+    notes = (f"left out because of {counted(skipped, 'problem')}",) if skipped else ()
     return Written.of(traces, out, notes=notes)
 
 
@@ -71,9 +71,8 @@ def _export_store(path: str | Path, folder: Path) -> Written:
     """Add questions that ended since the last export, one file per run, and all labels."""
     stores = stores_at(Path(path))
     if not stores:
-        raise UsageError(
-            f"{path} holds no store; of other records type --format {EXPORT_FORMATS[1]}"
-        )
+        what = "no database of live loops" if Path(path).exists() else "no such file or folder"
+        raise UsageError(f"{path}: {what}; to export another record, type --format jsonl")
     store, labels = Store(stores[0]), ""
     with suppress(StorageError), store.transaction() as connection:  # where it may be written
         store.end_the_dead(connection)

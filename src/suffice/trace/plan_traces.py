@@ -56,10 +56,7 @@ def _finite(values: Mapping[str, float], _: str) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanTask(Checked):
-    """A task as the agent sees it. :class:`PlanGold` holds its gold apart.
-
-    ``total_steps`` is the expected number of steps; ``context`` may be empty.
-    """
+    """A task as the agent sees it, apart from :class:`PlanGold`; ``total_steps`` are expected."""
 
     _checks: ClassVar[Mapping[str, Check]] = {
         "id": lambda value, _: not_empty(value, "task_id"),

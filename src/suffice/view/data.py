@@ -40,7 +40,7 @@ from suffice.scoring import MetricName
 from suffice.signals.columns.arrays import Texts
 from suffice.signals.signal_table import given_signals, specs_for
 from suffice.stats.intervals import Interval, Sums, percentile_interval, resampled_counts
-from suffice.stats.units import unit_means
+from suffice.stats.units import Mask, unit_means
 from suffice.trace.rounds.trace_set import TraceSet
 
 Array = NDArray[np.float64]
@@ -72,11 +72,7 @@ class ViewSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PolicyColumns:
-    """A policy on every question of a record, (n_questions,) each.
-
-    ``answers`` is the round whose answer is returned, ``score`` and ``em`` are that answer's. NaN is unknown;
-    ``cost`` is ``None`` where it is unknown for every question.
-    """
+    """A policy on every question, (n_questions,) each; ``score`` and ``em`` at ``answers``, NaN: unknown."""
 
     candidate: NamedPolicy
     stops: Rounds
@@ -335,7 +331,7 @@ class RecordView:
             "adaptive": candidate.adaptive,
             "summary": "" if candidate.policy is None else candidate.policy.facts.summary,
             "hash": "" if candidate.policy is None else policy_hash(candidate.policy),
-            "score": self.interval(policy.score, rows & self.labelled),
+            "score": self.interval(policy.score, rows & self.labelled, ends=(0.0, 1.0)),
             "cost": None if policy.cost is None else self.interval(policy.cost, rows),
             "rounds": float(
                 unit_means(policy.stops[rows].astype(np.float64), self.measures.units[rows]).mean()
@@ -357,9 +353,11 @@ class RecordView:
             cost = self.interval(one.cost - other.cost, rows)
         return {"score": self.interval(one.score - other.score, rows & self.labelled), "cost": cost}
 
-    def interval(self, values: Array, rows: NDArray[np.bool_]) -> Interval | None:
-        """Return the mean over units with its 95% interval; ``None``: some value is unknown."""
+    def interval(self, values: Array, rows: Mask, ends: Sequence[float] = ()) -> Interval | None:
+        """Return the mean with its 95% interval, or the range if unknown ones are ``ends``; or ``None``."""
         means = unit_means(values[rows], self.measures.units[rows])
+        if len(means) and ends and 0 < (lost := np.isnan(means)).sum() < len(means):
+            return Interval(np.nan, *(float(np.where(lost, end, means).mean()) for end in ends))
         if not len(means) or np.isnan(means).any():
             return None
         if len(means) <= SUMS_ABOVE:

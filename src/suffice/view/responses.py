@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from math import isfinite
+from math import isfinite, isnan
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -529,7 +529,7 @@ def _point(
 ) -> Point | None:
     told = view.figures_of(one, rows)
     score, cost = told["score"], told["cost"]
-    if score is None:
+    if score is None or isnan(score.estimate):
         return None
     paid = told["rounds"] if cost is None else cost.estimate
     name, fixed = one.candidate.name, one.candidate.name.startswith("fixed-")

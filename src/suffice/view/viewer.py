@@ -20,9 +20,8 @@ from fastapi.sse import EventSourceResponse
 from numpy.typing import NDArray
 from starlette.staticfiles import StaticFiles
 
-from suffice.errors import DataError, SufficeError, UsageError
+from suffice.errors import DataError, SufficeError, UsageError, counted
 from suffice.results.as_json import as_json
-from suffice.results.formats import counted
 from suffice.serve.guard import PAGE_CONTENT, Door, Refusal, application
 from suffice.trace.durable import written_aside
 from suffice.view import responses
@@ -243,7 +242,9 @@ def write_bundle(view: RecordView, folder: Path) -> list[str]:
         shown = _written(view, aside)
     said = [f"wrote {folder}: {counted(shown, 'question')}"]
     if shown < view.n_questions:
-        said.append(f"{view.n_questions - shown:,} questions are left out: it has {MOST_ROWS:,}")
+        said.append(
+            f"left out: {counted(view.n_questions - shown, 'question')}; it has {MOST_ROWS:,}"
+        )
     return [*said, f"look at it: python -m http.server --directory {folder}"]
 
 
@@ -285,7 +286,7 @@ def _record(view: RecordView, shown: int) -> dict[str, Any]:
     asked = view.scored_split or "*"
     said = "static files: no rule can be tried, signals are not filtered by, nothing new comes"
     if shown < view.n_questions:
-        said += f"; it holds {shown:,} questions, evenly over the record"
+        said += f"; it holds {counted(shown, 'question')}, evenly over the record"
     return {
         **view.facts(),
         "records": records,

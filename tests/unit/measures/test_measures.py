@@ -113,7 +113,7 @@ class TestMetric:
         assert scores.f1[2].tolist() == scores.acc[2].tolist() == [1, 0, 1]
         legend, short = by.notes("agreement")
         assert "not with the truth" in legend
-        assert short.startswith("1 of 3 questions end before round 3")
+        assert short.startswith("1 of 3 questions ended before round 3")
 
     def test_nothing_agrees_with_a_blank_answer(self) -> None:
         """It is left out as an unlabelled question is; an abstention in words is an answer."""
@@ -126,4 +126,4 @@ class TestMetric:
         assert by.scores().labelled.tolist() == [False, True, True]
         assert by.scores().em[1:].tolist() == [[0, 1], [1, 1]]
         assert by.notes(None)[0].startswith("No question has gold answers.")
-        assert by.notes(None)[1].startswith("1 of 3 questions have a blank answer")
+        assert by.notes(None)[1].startswith("a blank answer at the full budget of 1 of 3 questions")

@@ -77,7 +77,7 @@ def test_a_question_without_scores_counts_in_costs_alone(records: list[QuestionR
     partly = [replace(records[0], scores={}), replace(records[2], scores={3: 0.5}), *records[3:]]
     own = Measures(to_trace_set(partly)).by(None)
     assert own.scores().labelled.tolist() == [False, *[True] * (len(partly) - 1)]
-    assert "1 of 39 questions have no score: counted in costs, not in scores" in own.notes(None)
+    assert "no score: 1 of 39 questions, counted in costs, not in scores" in own.notes(None)
     found = compare(own, ComparisonSettings(policies=("fixed-1", "fixed-3"))).result
     one, full = found.policies
     assert (one.score, full.score is None) == (None, False)

@@ -160,7 +160,7 @@ def test_blank_answers_in_most_rounds_are_scored_as_wrong() -> None:
     assert record_banners(half) == ()
     most = to_trace_set([make_record("a", ["", " "]), make_record("b", ["", "Rome"])])
     (said,) = record_banners(most)
-    assert re.search("BLANK ANSWERS: 3 of 4 rounds.*scored as wrong", said)
+    assert re.search("BLANK ANSWERS in 3 of 4 rounds.*scored as wrong", said)
 
 
 def test_questions_that_were_stopped_early_are_said() -> None:

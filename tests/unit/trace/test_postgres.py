@@ -222,7 +222,7 @@ def test_what_waits_when_the_watch_closes_is_lost_and_counted(up: Server, databa
     loop.observe(answer="Bergen")
     with pytest.warns(SufficeWarning):
         loop.end()
-    with pytest.warns(SufficeWarning, match="1 rounds of 1 questions"):
+    with pytest.warns(SufficeWarning, match="1 round of 1 question"):
         watch.close()
     assert (watch.counts.lost_questions, watch.counts.lost_rounds) == (1, 1)
     up.start()

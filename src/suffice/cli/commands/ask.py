@@ -10,12 +10,11 @@ from suffice.cli.output import print_json, print_lines, put, say, waiting
 from suffice.cli.parser import Given, command, shared_options
 from suffice.cli.retrieval import PipelineName, RetrievalOptions, ask_settings, indexed
 from suffice.cli.shared_options import Abstention, Json, ModelOptions, out_path
-from suffice.errors import UsageError
+from suffice.errors import UsageError, counted
 from suffice.live.answering import Answered, LiveLoop, Tokens, total_usage
 from suffice.live.requirements import check_confidence, choose_policy
 from suffice.loops import LOOPS, LoopSettings
 from suffice.options import Option
-from suffice.results.formats import counted
 from suffice.results.markup import shorten
 from suffice.serve.service_settings import AnswerSettings, BudgetSettings, Corpus
 from suffice.signals.abstained import read_phrases

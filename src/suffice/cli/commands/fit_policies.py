@@ -22,7 +22,7 @@ from suffice.cli.output import (
 from suffice.cli.parser import Command, FieldOption, Given, command, field_options, make_app
 from suffice.cli.shared_options import Json, Measuring, Sampling, Traces, out_path, policy_entry
 from suffice.contracts import StopPolicy
-from suffice.errors import UsageError
+from suffice.errors import UsageError, counted
 from suffice.evaluation.settings import USUAL_LOSS, ChoiceSettings, ScoredSettings
 from suffice.options import Option
 from suffice.policies.defaults import FIT_SPLIT
@@ -187,10 +187,10 @@ def _told(policy: StopPolicy, method: Method) -> tuple[str, ...]:
     lines += [f"note   {remark}" for remark in facts.notes]
     if fitted := facts.fitted_on:
         lines.append(
-            f"fitted on {fitted['labelled']} labeled questions of split {fitted['split']}"
+            f"fitted on {counted(fitted['labelled'], 'labeled question')} of split {fitted['split']}"
             if LABELS not in fitted
-            else f"fitted on {metric_of_labels(fitted[LABELS]).labels}, on {fitted['labelled']} questions "
-            f"of split {fitted['split']}; no gold answer was read"
+            else f"fitted on {metric_of_labels(fitted[LABELS]).labels}, on "
+            f"{counted(fitted['labelled'], 'question')} of split {fitted['split']}; no gold answer was read"
         )
         lines += [f"cut    {note}" for note in fit_notes(fitted)]
     return (*lines, "use    suffice replay {traces} --policy {policy}")

@@ -47,7 +47,7 @@ from suffice.datasets.known_datasets import (
     is_question_file,
     load,
 )
-from suffice.errors import UsageError
+from suffice.errors import UsageError, counted
 from suffice.live.requirements import not_recorded
 from suffice.loops import LOOPS, LoopSettings
 from suffice.loops.ranked import CumulativeSettings
@@ -142,10 +142,7 @@ class RecordOptions:
     def examples(
         self, filtered_by: frozenset[str]
     ) -> tuple[Sequence[Example], Mapping[str, int] | None]:
-        """Return the questions to record, and a sample's entry in the run document.
-
-        Those that set the filter are not among them.
-        """
+        """Return the questions to record without those of the filter, and a sample's entry in the run."""
         limit = None if filtered_by else self.limit
         asked: Sequence[Example] = load(
             self.dataset, self.data, limit=limit, seed=self.seed, columns=self.columns
@@ -153,13 +150,13 @@ class RecordOptions:
         if filtered_by:
             left = [one for one in asked if one.question.id not in filtered_by]
             if gone := len(asked) - len(left):
-                say(f"{gone} questions on which the passage filter was calibrated are left out")
+                say(f"left out {counted(gone, 'question')} of the passage filter's calibration")
             asked = left[: self.limit]
         if self.sample is None:
             return asked, None
         by_id = {example.question.id: example for example in asked}
         drawn = sampled_ids(by_id, self.sample, seed=self.seed)
-        say(f"a sample: {len(drawn):,} of {len(by_id):,} questions, seed {self.seed}")
+        say(f"a sample: {len(drawn):,} of {counted(len(by_id), 'question')}, seed {self.seed}")
         stated = {"questions": len(drawn), "of": len(by_id), "seed": self.seed}
         return [by_id[name] for name in drawn], stated
 
@@ -255,7 +252,8 @@ def recorded(options: RecordOptions) -> RecordSummary:
     tally: CallTally | None = getattr(model, "tally", None)
     if tally is not None and tally.failed:
         share = f"{tally.failed / tally.calls:.0%}"
-        say(f"{tally.failed:,} of {tally.calls:,} calls failed ({share}); see docs/reliability.md")
+        of = counted(tally.calls, "call")
+        say(f"failed: {tally.failed:,} of {of} ({share}); see docs/reliability.md")
     return summary
 
 
@@ -271,8 +269,8 @@ def _tell_cost(settings: LoopSettings, questions: int) -> None:
     more = ", and once each without passages" if settings.closed_book else ""
     more += ", and more if a call is repeated" if settings.own_calls else ""
     say(
-        f"up to {calls:,} model calls{samples}: {questions:,} questions x {settings.rounds} rounds x "
-        f"{settings.calls}{more}"
+        f"up to {counted(calls, 'model call')}{samples}: {counted(questions, 'question')} x "
+        f"{counted(settings.rounds, 'round')} x {settings.calls}{more}"
     )
 
 
@@ -285,10 +283,10 @@ def show_summary(
         print_json({"out": out, **asdict(summary), "questions": questions, **more})
     else:
         said = f"{summary.recorded} {done} now, {summary.before} before"
-        put(f"{out}: {questions} questions ({said})")
+        put(f"{out}: {counted(questions, 'question')} ({said})")
     if summary.failed:
         why = [f"{n}: {said}" for n, (said, _) in failures_of(Path(out)).items()]
-        say(f"{summary.failed} questions failed ({'; '.join(why[:3])}); run again to retry them")
+        say(f"{counted(summary.failed, 'question')} failed ({'; '.join(why[:3])}); run it again")
     if summary.interrupted:
         say("interrupted; run the same command again to go on")
         return INTERRUPTED
@@ -336,18 +334,18 @@ def probe(
         agreeing, compared = probe_agreement(out)
         more["agreement"] = {"rounds": compared, "agreeing": agreeing}
         if compared:
-            say(f"the model repeats the loop's answer in {agreeing:,} of {compared:,} rounds")
+            say(f"model and loop answer alike in {agreeing:,} of {counted(compared, 'round')}")
     return show_summary(summary, out, json=json, done="probed", **more)
 
 
 def _tell(plan: ProbePlan, *, missing_only: bool) -> None:
     """Print the plan before probing: calls, rounds, and the questions left out."""
     for why, questions in plan.left_out.items():
-        say(f"left out {questions:,} questions: they {why}")
+        say(f"left out {counted(questions, 'question')} {why}")
     if plan.asked:
         say(
-            f"{plan.calls:,} model calls: {plan.asked:,} of {plan.rounds:,} rounds of {plan.questions:,} "
-            f"questions; up to {plan.blind:,} rounds have no passage"
+            f"{counted(plan.calls, 'model call')}: {plan.asked:,} of {counted(plan.rounds, 'round')} of "
+            f"{counted(plan.questions, 'question')}; up to {counted(plan.blind, 'round')} without a passage"
         )
     if plan.own:
         mixed = "and stay beside this prompt's answers" if missing_only else "kept in loop_answer"

@@ -21,7 +21,7 @@ from suffice.cli.shared_options import (
     tell_policy,
     written_policy,
 )
-from suffice.errors import UsageError
+from suffice.errors import UsageError, counted
 from suffice.evaluation.settings import (
     ChoiceSettings,
     DiagnosisSettings,
@@ -225,7 +225,6 @@ def choose(
     """
     from suffice.evaluation.choose import procedure
     from suffice.policies.policy_file import save_policy
-    from suffice.results.formats import counted
     from suffice.trace.durable import replaced_together
 
     measures = reading.measures(*traces)

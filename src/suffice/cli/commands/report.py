@@ -21,7 +21,7 @@ from suffice.cli.output import (
 )
 from suffice.cli.parser import command
 from suffice.cli.shared_options import Compared, Json, Sampling, Traces, out_path
-from suffice.errors import UsageError, unknown_name
+from suffice.errors import UsageError, counted, unknown_name
 from suffice.evaluation.diagnose.report_data import (
     PARTS,
     PartsSettings,
@@ -171,7 +171,7 @@ def demo(
             put()
         loaded = loading.result()
     loop = CumulativeSettings(rounds=5, samples=3, max_sample_tokens=16)
-    say(f"2/5 recording {questions} generated questions, {loop.rounds} rounds each")
+    say(f"2/5 recording {counted(questions, 'generated question')}, {loop.rounds} rounds each")
     if notice := getattr(loaded, "licence", ""):
         say(f"    {notice}")
     examples = [*generate(questions)]
@@ -186,7 +186,7 @@ def demo(
         say("interrupted; run the same command again to go on")
         return INTERRUPTED
     if summary.failed:
-        say(f"    {summary.failed} questions failed and are left out; run again to retry them")
+        say(f"    left out: {counted(summary.failed, 'question')} that failed; run again to retry")
     traces = read_traces(folder / "traces").only_questions(  # an earlier run may have recorded more
         example.question.id for example in examples
     )

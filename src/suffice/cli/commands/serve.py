@@ -15,7 +15,7 @@ from suffice.cli.output import print_json, put, say, waiting
 from suffice.cli.parser import Given, command, field_options
 from suffice.cli.shared_options import Json, Measuring, ModelOptions, Traces, out_path
 from suffice.concurrency import started
-from suffice.errors import StorageError, UsageError
+from suffice.errors import StorageError, UsageError, counted
 from suffice.evaluation.settings import ComparedBy, CostName, FittedElsewhere, Policies, Rules
 from suffice.options import Option
 from suffice.serve.service_settings import ServeSettings, load_settings, with_given
@@ -100,7 +100,7 @@ def serve(
     rounds, questions, why = service.lost
     if questions:
         raise StorageError(
-            f"{rounds:,} rounds of {questions:,} questions are missing in the record "
+            f"{counted(rounds, 'round')} of {counted(questions, 'question')} missing in the record "
             f"{settings.record.folder}: {why}; free space there, or name another folder: --record DIR"
         )
 
@@ -117,7 +117,7 @@ def named(policies: Sequence[str]) -> dict[str, str]:
             name, source = (path.parent.name if path.stem == "policy" else path.stem), text
         else:
             name, source = f"rule-{len(by_name) + 1}", text
-        if not _PLAIN.fullmatch(name) or name in by_name:
+        if not _PLAIN.fullmatch(name) or name.lower() in map(str.lower, by_name):
             raise UsageError(f"--policy {text!r}: give it its own name: --policy NAME={source}")
         by_name[name] = source
     return by_name

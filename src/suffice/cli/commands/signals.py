@@ -19,7 +19,7 @@ from suffice.cli.output import (
 from suffice.cli.parser import command
 from suffice.cli.retrieval import ClusterCosine, EncoderModel
 from suffice.cli.shared_options import ModelOptions, Reading, Traces, TracesOut
-from suffice.errors import UsageError
+from suffice.errors import UsageError, counted
 from suffice.loops.connecting import connect_encoder, connect_reranker
 from suffice.options import Option
 from suffice.results.table import Column, Table
@@ -200,7 +200,7 @@ def _ended(who: str, replies: Replies[Any], written: str) -> int:
         return 0
     if replies.failures:
         reason = next(iter(replies.failures.values()))
-        say(f"{len(replies.failures)} calls of the {who} failed; the first: {reason}")
+        say(f"{counted(len(replies.failures), 'call')} of the {who} failed; the first: {reason}")
     why = "interrupted" if replies.interrupted else f"the {who} is not done"
     say(f"{why}; run the same command on {written} to ask about the rounds without a value")
     return INTERRUPTED if replies.interrupted else 1

@@ -14,7 +14,7 @@ from suffice.cli.shared_options import Json, Reading, Seed, SkipInvalid, Traces,
 from suffice.datasets.columns import ROLES, SIGNAL
 from suffice.datasets.files import parse_column_map
 from suffice.datasets.recordings import FORMATS, LABEL_ROLES, import_traces, label_traces
-from suffice.errors import UsageError
+from suffice.errors import UsageError, counted
 from suffice.live.privacy import RedactedScore, redact_traces
 from suffice.measures.contents import traces_info
 from suffice.measures.seen import record_banners
@@ -53,7 +53,8 @@ class Told(Reading):
         if self.json:
             print_json(asdict(written))
             return
-        put(f"wrote {written.out}: {written.questions:,} questions, {written.rounds:,} rounds")
+        rounds = counted(written.rounds, "round")
+        put(f"wrote {written.out}: {counted(written.questions, 'question')}, {rounds}")
         if written.splits:
             told = ", ".join(f"{name} {questions:,}" for name, questions in written.splits.items())
             put(f"  splits: {told}")
@@ -156,7 +157,7 @@ def prune(
     if json:
         print_json(asdict(done))
         return
-    removed = f"{done.questions:,} questions {'would be ' * dry_run}removed, {done.bytes:,} bytes"
+    removed = f"{counted(done.questions, 'question')} {'would be ' * dry_run}removed, {done.bytes:,} bytes"
     put(f"{removed}; {done.bytes_left:,} bytes remain")
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from suffice.contracts import DelayedPolicy
 from suffice.costs.usage import CostReads
-from suffice.errors import SufficeWarning, UsageError, attempt
+from suffice.errors import SufficeWarning, UsageError, attempt, counted
 from suffice.evaluation.choose.bounds import Bound, Half, mean_of
 from suffice.evaluation.choose.families import build_family, paid_by_rules, rules_of_grid
 from suffice.evaluation.choose.rule_stops import RuleStops
@@ -36,7 +36,6 @@ from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.method import Preset
 from suffice.policies.registry import find_method, fit_method, nameable_methods
 from suffice.policies.unfitted import FixedPolicy
-from suffice.results.formats import counted
 from suffice.scoring import AnswerChoice, F1Kind
 from suffice.stats.units import Array, lots, numbered_units, unit_means
 from suffice.trace.rounds.trace_set import in_words
@@ -183,7 +182,7 @@ class Candidate:
             return f"stop after round {policy.rounds}{returned}"
         if self.group == "method" and method is not None and method.summary.startswith("stop "):
             return f"{method.summary}{returned}"
-        return f"stop when {self.policy.name}{returned}"
+        return f"stop when {self.policy.label}{returned}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +215,7 @@ def candidates_of(record: Measures, kept: Measures, settings: ChoiceSettings) ->
     if settings.min_rounds > budget:
         raise UsageError(
             f"min_rounds is {settings.min_rounds}, and the full budget of {kept.traces.origin.source} is "
-            f"{budget} rounds; give {budget} at most"
+            f"{counted(budget, 'round')}; give {budget} at most"
         )
     fixed = [f"fixed-{k}" for k in (*budgets_below(budget, settings.min_rounds)[::-1], budget)]
     book = kept.costs(settings.cost_model)
@@ -372,7 +371,7 @@ def _rules(
     texts = [rule for number in priced[front[some]] if (rule := family.rules[number]) not in fixed]
     notes = family.notes
     if len(priced) < len(family.rules):
-        left = f"{len(family.rules) - len(priced):,} of {len(family.rules):,} rules"
+        left = f"{len(family.rules) - len(priced):,} of {counted(len(family.rules), 'rule')}"
         notes += (f"left out: {left}, as {settings.cost} is not known for their signals",)
     return texts, len(priced), notes, None
 

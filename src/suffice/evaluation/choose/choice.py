@@ -10,7 +10,7 @@ from typing import Any
 
 from suffice.contracts import StopPolicy
 from suffice.costs.usage import COSTS
-from suffice.errors import UsageError
+from suffice.errors import UsageError, counted
 from suffice.evaluation.choose.bounds import LOSE, LOSES, bound_in_words, joined
 from suffice.evaluation.choose.candidates import LATEST, PROVE, RANK, Candidate
 from suffice.evaluation.choose.proof import LIKELY, POWER, Promised, Proven, Row
@@ -19,7 +19,7 @@ from suffice.evaluation.replay.results import PolicyResult, ReplayResult
 from suffice.evaluation.settings import ChoiceSettings
 from suffice.measures.costs import ANSWERS_ASSUMED, CostAxis, CostChange, cost_changes
 from suffice.policies.defaults import FIT_SPLIT
-from suffice.results.formats import amount, counted, decimal, percent, points
+from suffice.results.formats import amount, decimal, percent, points
 from suffice.results.plots import Plot
 from suffice.results.table import Column, Table, Value
 from suffice.results.tabular import Tabular
@@ -263,14 +263,14 @@ class Choice(Tabular):
         together = "Every line holds at once" if len(self.promised.rows) > 1 else "It holds"
         sure = f"{100 * self.settings.confidence:g}% confidence"
         units, questions = self.promised.row.units, self.parts["all"]
-        of = "" if units == questions else f" texts or groups of {questions:,} questions"
+        of = "" if units == questions else f" texts or groups of {counted(questions, 'question')}"
         return f"{together} ({sure}, independent questions like these {units:,}{of})."
 
     @property
     def all_rounds(self) -> str:
         """The full budget in words; loops that end by themselves do not reach it."""
-        rounds = f"all {self.result.max_rounds} rounds"
-        return rounds if self._ended is None else f"up to {self.result.max_rounds} rounds"
+        rounds = f"all {counted(self.result.max_rounds, 'round')}"
+        return rounds if self._ended is None else rounds.replace("all", "up to", 1)
 
     @property
     def _ended(self) -> float | None:
@@ -380,7 +380,7 @@ class Choice(Tabular):
         scored = "is not known" if delta is None else f"changes by {points(delta)} points"
         short = self._saves() or "Saves nothing."
         return short, (
-            f"On {where} {size:,} questions {self.metric.label} {scored}. {self._above_the_cap()}"
+            f"On {where} {counted(size, 'question')} {self.metric.label} {scored}. {self._above_the_cap()}"
             f"{self._stopped_wrong()}"
         ).rstrip()
 
@@ -394,8 +394,8 @@ class Choice(Tabular):
         if self.result.cut is not None or self.in_full:
             return ""
         return (
-            f"On {self.wrong_count:,} of {len(self.measured.stops):,} questions it stops with a wrong answer "
-            f"where {self.all_rounds} would have been right."
+            f"On {self.wrong_count:,} of {counted(len(self.measured.stops), 'question')} it stops with a "
+            f"wrong answer where {self.all_rounds} would have been right."
         )
 
     def _surely(self) -> tuple[str, str]:
@@ -409,7 +409,7 @@ class Choice(Tabular):
                 f"({100 * POWER:g}% power, if losses are as measured)."
             )
         how = (
-            f"on all {self.parts['all']:,} questions, since nothing was fitted"
+            f"on all {counted(self.parts['all'], 'question')}, since nothing was fitted"
             if row.proven.path
             else f"on {self.parts[PROVE]:,} held-out questions"
         )

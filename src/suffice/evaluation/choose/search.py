@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from suffice._version import VERSION
 from suffice.costs.usage import CostReads
-from suffice.errors import UsageError
+from suffice.errors import UsageError, counted
 from suffice.evaluation.choose.candidates import refuse_unscored
 from suffice.evaluation.choose.rule_stops import (
     Formula,
@@ -39,7 +39,7 @@ from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import fit_data
 from suffice.policies.rules.language import RuleColumns
 from suffice.results.as_json import as_json, fields_as_json
-from suffice.results.formats import counted, percent
+from suffice.results.formats import percent
 from suffice.results.markup import visible
 from suffice.results.plots import Plot
 from suffice.results.table import Column, Described, Table, table_of
@@ -269,9 +269,9 @@ class SearchResult(Tabular):
         kind = "" if which is None else f" ({which})"
         texts = [
             f"{label}, {self.metric.head(self.metric.beside)}{kind} and differences are in percent, means "
-            f"over {self.labelled[1]} questions {self.metric.scored} of split {settings.eval_split}. "
+            f"over {self.labelled[1]:,} questions {self.metric.scored} of split {settings.eval_split}. "
             f"delta {label} is against {visible(self.baseline)} ({label} {percent(self.baseline_score)}).",
-            f"Intervals hold together for all {self.family} rules and thresholds: "
+            f"Intervals hold together for all {counted(self.family, 'rule')} and thresholds: "
             f"{self.critical_score:.2f} ({label}) and {self.critical_delta:.2f} (delta {label}) bootstrap "
             f"standard errors to each side, not 1.96 as for one rule ({settings.resamples} "
             f"{draws_in_words(self.labelled[1])}, seed {settings.seed}).",
@@ -280,7 +280,7 @@ class SearchResult(Tabular):
         if len(self.listed) < self.evaluated:
             texts.insert(
                 0,
-                f"The {self.evaluated} rules stop in {counted(len(self.listed), 'different way')}. The "
+                f"The {self.evaluated:,} rules stop in {counted(len(self.listed), 'different way')}. The "
                 "cheapest of each is listed; ways counts its duplicates.",
             )
         if naive and self.naive_share is not None:
@@ -686,7 +686,7 @@ def _notes(
     short = int((held_out.last < held_out.measures.traces.n_rounds).sum())
     if short:
         notes.append(
-            f"{short} questions end before round {held_out.measures.traces.n_rounds}; their last recorded "
-            "round is used for later ones"
+            f"{counted(short, 'question')} ended before round {held_out.measures.traces.n_rounds}; the last "
+            "recorded round is used for later ones"
         )
     return notes

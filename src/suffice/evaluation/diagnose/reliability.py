@@ -11,7 +11,7 @@ import numpy as np
 
 from suffice._version import VERSION
 from suffice.contracts import CalibratedPolicy
-from suffice.errors import UsageError
+from suffice.errors import UsageError, counted
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, MARGIN, CalibratorKind
@@ -154,7 +154,7 @@ class CalibratorStudy(Tabular):
         ]
         title = (
             f"Calibrators of {MARGIN}, fitted on {self.tune_split}: Brier scores on {self.tune_split} "
-            f"(out of fold, {self.tune_questions} questions) and on {self.eval_split} "
+            f"(out of fold, {counted(self.tune_questions, 'question')}) and on {self.eval_split} "
             f"({self.eval_questions}). Log loss and ECE are on eval; lower is better."
         )
         return (table_of("calibrators", self.results, described, title),)

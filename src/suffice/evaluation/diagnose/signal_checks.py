@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.errors import UsageError
+from suffice.errors import UsageError, counted
 from suffice.measures.measures import Measures
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.signals.known_signals import SIGNALS
@@ -244,8 +244,8 @@ def _variation(values: Array, chosen: Mask, where: str) -> Iterator[Flag]:
     ):
         yield Flag(
             kind="constant_over_rounds",
-            message=f"never changes within a question ({int(several.sum())} questions with several values), "
-            "so a rule on it alone fires at once or never",
+            message=f"never changes within a question ({counted(int(several.sum()), 'question')} with "
+            "several values), so a rule on it alone fires at once or never",
         )
 
 
@@ -281,7 +281,7 @@ def _differs(name: str, recorded: Array, computed: Array, traces: TraceSet) -> I
     yield Flag(
         kind="look_ahead",
         message=f"has recorded values that rounds 1..t do not give, in {int(differs.sum())} of "
-        f"{int(both.sum())} rounds (first: question {traces.question_ids[question]!r}, round "
+        f"{counted(int(both.sum()), 'round')} (first: question {traces.question_ids[question]!r}, round "
         f"{number + 1}, recorded {recorded[question, number]:.6g}, computed "
         f"{computed[question, number]:.6g}). {int(later)} of them equal its value of a later round. "
         "The signal looks ahead or means something else: leave it out of the signals map, so that it "

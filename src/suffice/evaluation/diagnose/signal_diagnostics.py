@@ -20,7 +20,7 @@ from suffice.measures.measures import Measures
 from suffice.policies.defaults import MARGIN
 from suffice.policies.fitting import fit_calibrator, fit_data, out_of_fold
 from suffice.results.as_json import fields_as_json
-from suffice.results.formats import UNKNOWN, count, counted
+from suffice.results.formats import UNKNOWN, count
 from suffice.results.markup import visible
 from suffice.results.table import (
     Cell,
@@ -35,7 +35,7 @@ from suffice.results.table import (
 from suffice.results.tabular import Tabular
 from suffice.signals.columns.arrays import Texts
 from suffice.signals.known_signals import SIGNALS, resolve
-from suffice.signals.signal_table import given_signals, lack
+from suffice.signals.signal_table import given_signals, lack, nowhere_defined
 from suffice.stats.auroc import USES, Use, auroc_use
 from suffice.stats.intervals import Estimate, difference
 from suffice.stats.units import Array, Mask, numbered_units
@@ -127,9 +127,8 @@ def diagnose(traces: TraceSet | Measures, settings: DiagnosisSettings | None = N
         skipped = {name: why.why for name, why in lacks.items() if why is not None}
     table = measures.signals(names)
     if settings.signals is None:
-        empty = [name for name in names if np.isnan(table.signal(name)).all()]
-        skipped |= dict.fromkeys(empty, "undefined in every round")
-        names = tuple(name for name in names if name not in empty)
+        skipped |= nowhere_defined(record, table, names)
+        names = tuple(name for name in names if name not in skipped)
     wanted = (settings.tune_split, settings.eval_split)
     absent = [split for split in wanted if split not in record.splits]
     chosen = {split: record.in_split(split) for split in wanted}
@@ -468,10 +467,15 @@ def _by_type(diagnostics: Diagnostics) -> Iterator[Table]:
 
 
 def _flags(diagnostics: Diagnostics) -> Iterator[Table]:
+    alike: dict[tuple[str, str], list[str]] = {}
+    for signal in diagnostics.signals:
+        for flag in signal["flags"]:
+            alike.setdefault((flag.kind, flag.message), []).append(signal["name"])
     rows = [
-        (flag.kind, signal["name"], flag.message)
-        for signal in diagnostics.signals
-        for flag in signal["flags"]
+        (kind, names[0], message)
+        if len(names) == 1
+        else (kind, f"{len(names)} signals", f"each {message}: {', '.join(names)}")
+        for (kind, message), names in alike.items()
     ]
     columns = (Column(name="flag"), _SIGNAL, Column(name="message", head=""))
     if rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from suffice.contracts import AnswerSet, ConfidentPolicy, CoveragePolicy, Retention, StopPolicy
 from suffice.costs.usage import CostReads
-from suffice.errors import UsageError
+from suffice.errors import UsageError, counted
 from suffice.measures.contents import Exploration, exploration
 from suffice.measures.costs import CostBook, KnownCosts, cost_reads
 from suffice.measures.measures import Measures
@@ -280,11 +280,12 @@ class CutRecord:
 
 @dataclass(frozen=True, slots=True)
 class AtStops:
-    """Scores and costs of every question at one policy's stops, each (n_questions,)."""
+    """Scores and costs at a policy's stops, each (n_questions,), and the ranges of unknown means."""
 
     scores: Mapping[ScoreName, Array] = field(default_factory=dict)
     costs: Mapping[str, Array | None] = field(default_factory=dict)
     past: PastCuts | None = None
+    ranges: Mapping[str, Range] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +311,7 @@ class Reader:
         costs = {name: values for name, (values, _) in of_costs.items()}
         lacking = seen.lacking(stops)
         if not lacking.any() and not (stops > seen.until).any():
-            return AtStops(scores, costs)
+            return AtStops(scores, costs, ranges=dict(self._unanswered(scores)))
         ranges = {name: one for name, (_, one) in [*read.items(), *of_costs.items()] if one}
         weights = seen.weights(stops)
         past = PastCuts(
@@ -320,7 +321,15 @@ class Reader:
             ranges=ranges,
             few=bool(ranges) and not lacking.any(),
         )
-        return AtStops(scores, costs, past)
+        return AtStops(scores, costs, past, ranges)
+
+    def _unanswered(self, scores: Mapping[ScoreName, Array]) -> Iterator[tuple[str, Range]]:
+        """Yield the range of each mean score of which some, but not all, questions are unknown."""
+        for name, values in scores.items():
+            if 0 < (unknown := np.isnan(values) & self.labelled).sum() < self.labelled.sum():
+                low, high = (np.where(unknown, end, values) for end in (0.0, 1.0))
+                among = self.labelled
+                yield name, Range(low=self.mean(low, among), high=self.mean(high, among))
 
     def mean(self, values: Array, among: Mask | None = None) -> float:
         """Return the mean over units of some questions; NaN: none."""
@@ -415,7 +424,7 @@ def cut_notes(record: CutRecord | None, past: Mapping[str, PastCuts | None]) -> 
         )
     if record.untold:
         yield (
-            f"{record.untold:,} questions have a propensity, but the record does not say where their "
+            f"a propensity of {counted(record.untold, 'question')}, but the record does not say where the "
             f"policy stopped (signal '{POLICY_STOP}': 1 at the stop, 0 before). Explored and complete "
             "questions look alike, so none is weighted"
         )
@@ -432,7 +441,7 @@ def cut_notes(record: CutRecord | None, past: Mapping[str, PastCuts | None]) -> 
         )
     if unseen and record.cut.get("gold"):
         yield (
-            f"{record.cut['gold']:,} questions stopped because they were right, so later rounds are known "
+            f"{counted(record.cut['gold'], 'question')} stopped because right, so later rounds are known "
             "for wrong ones only. What more rounds cost or spoil is bounded, not estimated"
         )
     yield from record.exploration.notes()

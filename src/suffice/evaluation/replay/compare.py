@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from suffice.contracts import ValuePolicy
-from suffice.errors import UsageError
+from suffice.errors import UsageError, counted
 from suffice.evaluation.replay.named_policies import (
     AskedPolicy,
     NamedPolicy,
@@ -48,15 +48,15 @@ def transfer_notes(
     tune = fit_on.only_split(FIT_SPLIT)
     names = ", ".join(candidate.label for candidate in fitted)
     notes = [
-        f"fitted on split {FIT_SPLIT} of {source} ({tune.n_questions} questions), the record of --fit-on: "
-        f"{names}"
+        f"fitted on split {FIT_SPLIT} of {source} ({counted(tune.n_questions, 'question')}), the record of "
+        f"--fit-on: {names}"
     ]
     # id and text: other data sets may count their questions alike
     keys = ({(one.id, one.text) for one in part.questions} for part in (tune, replayed))
     shared = next(keys) & next(keys)
     if shared:
         notes.append(
-            f"{len(shared)} of {replayed.n_questions} questions were also fitted on, so figures of "
+            f"also fitted on: {len(shared)} of {counted(replayed.n_questions, 'question')}, so figures of "
             f"{names} are partly in-sample"
         )
     return notes

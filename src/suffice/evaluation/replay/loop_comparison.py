@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from suffice.costs.usage import COSTS, TOKENS, CostReads
-from suffice.errors import UsageError
+from suffice.errors import UsageError, counted
 from suffice.evaluation.settings import ScoredSettings
 from suffice.measures.measures import Measures, Traces
-from suffice.results.formats import counted
 from suffice.results.table import Column, Kind, Table
 from suffice.results.tabular import Tabular
 from suffice.scoring import F1Kind, Metric

@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from suffice.errors import UsageError
+from suffice.errors import UsageError, counted
 from suffice.evaluation.replay.compare import Comparison
 from suffice.evaluation.replay.frontier import interpolate
 from suffice.evaluation.replay.named_policies import CLOSED_BOOK
 from suffice.results.as_json import as_json, fields_as_json
-from suffice.results.formats import counted
 from suffice.results.table import Cell, Column, Table
 from suffice.results.tabular import Tabular
 from suffice.scoring import Metric

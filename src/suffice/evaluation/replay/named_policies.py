@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from suffice._version import VERSION
 from suffice.contracts import StopPolicy
-from suffice.errors import UsageError, attempt, did_you_mean
+from suffice.errors import UsageError, attempt, counted, did_you_mean
 from suffice.evaluation.replay.results import ReplayResult
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
@@ -29,6 +29,7 @@ from suffice.policies.registry import (
     unfitted_policy,
 )
 from suffice.policies.rules.policy import check_rule
+from suffice.results.formats import rounded
 from suffice.results.markup import shorten
 from suffice.scoring import F1Kind
 from suffice.signals.known_signals import is_usual
@@ -45,9 +46,9 @@ def closed_book_rounds(traces: TraceSet | Measures) -> Measures:
     missing = sorted({*asked.question_ids} - {*closed_book.traces.question_ids})
     if missing:
         raise UsageError(
-            f"policy {CLOSED_BOOK!r} needs round 0, the answer without passages; {len(missing)} of "
-            f"{asked.n_questions} questions of {asked.origin.source} lack it (the first: {missing[0]!r}); "
-            "record them with: suffice record ... --closed-book --out OTHER_TRACES"
+            f"policy {CLOSED_BOOK!r} needs round 0, the answer without passages, which {len(missing)} of "
+            f"{counted(asked.n_questions, 'question')} of {asked.origin.source} did not record (the first: "
+            f"{missing[0]!r}); record them with: suffice record ... --closed-book --out OTHER_TRACES"
         )
     return closed_book
 
@@ -65,8 +66,8 @@ def replayed(traces: TraceSet | Measures, result: ReplayResult) -> Measures:
     measures = Measures.of(traces).by(result.metric.name)
     if measures.traces.question_ids != tuple(result.question_ids):
         raise UsageError(
-            f"the replay has {result.questions} questions and this record {measures.traces.n_questions} "
-            "others; pass the record that was replayed"
+            f"the replay has {counted(result.questions, 'question')} and this record "
+            f"{measures.traces.n_questions} others; pass the record that was replayed"
         )
     return measures
 
@@ -108,7 +109,7 @@ class NamedPolicy:
 
     def __post_init__(self) -> None:
         if not self.label:
-            object.__setattr__(self, "label", self.name)
+            object.__setattr__(self, "label", rounded(self.name))
 
     @classmethod
     def of(cls, policy: StopPolicy, name: str, max_rounds: int | None = None) -> NamedPolicy:

@@ -12,18 +12,12 @@ from numpy.typing import NDArray
 from suffice._version import VERSION
 from suffice.contracts import StopPolicy
 from suffice.costs.usage import COSTS, CostModel
-from suffice.evaluation.replay.answers import (
-    SCORES,
-    AnswerSetResult,
-    AtStops,
-    CutRecord,
-    PastCuts,
-    cut_table,
-)
+from suffice.errors import counted
+from suffice.evaluation.replay.answers import SCORES, AnswerSetResult, AtStops, CutRecord, cut_table
 from suffice.evaluation.replay.frontier import EQUAL_COSTS, AgainstFixed, Frontier
 from suffice.measures.costs import CostAxis
 from suffice.results.as_json import as_json, fields_as_json
-from suffice.results.formats import amount, count, decimal, percent, points
+from suffice.results.formats import amount, count, decimal, percent, points, rounded
 from suffice.results.markup import shorten
 from suffice.results.plots import Plot
 from suffice.results.table import Cell, Column, Described, Table, Value, table_of
@@ -91,7 +85,7 @@ class PolicyResult:
 
     def __post_init__(self) -> None:
         if not self.label:
-            object.__setattr__(self, "label", self.name)
+            object.__setattr__(self, "label", rounded(self.name))
 
     @property
     def adaptive(self) -> bool:
@@ -111,9 +105,8 @@ class PolicyResult:
 
     def paid(self, cost: str, form: Callable[[float | None], str] = amount) -> str:
         """Return a mean cost or its range as a text."""
-        past = self.at_stops.past
-        if past is not None and cost in past.ranges:
-            return past.ranges[cost].shown(share=False)
+        if (ranged := self.at_stops.ranges.get(cost)) is not None:
+            return ranged.shown(share=False)
         return form(self.mean_rounds if cost == _ROUNDS else self.costs.get(cost))
 
     @property
@@ -139,22 +132,19 @@ class PolicyResult:
             entry["auroc"] = self.auroc
         if self.sets is not None:
             entry |= self.sets.to_json(question_ids)
-        if self.at_stops.past is not None:
-            entry |= self._past_as_json(self.at_stops.past, question_ids)
+        if self.at_stops.ranges or self.at_stops.past is not None:
+            names = {name: self.metric.key(name) for name in SCORES} | {_ROUNDS: "mean_rounds"}
+            entry["range"] = {
+                names.get(k, k): as_json(of) for k, of in self.at_stops.ranges.items()
+            }
+        if (past := self.at_stops.past) is not None:
+            document = fields_as_json(past)
+            entry |= {"unseen": document["unseen"], "weighing": document["weighing"]}
+            if question_ids is not None:
+                entry["weights"] = dict(zip(question_ids, as_json(past.weights), strict=True))
         if question_ids is not None:
             entry[_ROUNDS] = dict(zip(question_ids, self.stops.tolist(), strict=True))
             entry["answer_rounds"] = dict(zip(question_ids, self.answers.tolist(), strict=True))
-        return entry
-
-    def _past_as_json(self, past: PastCuts, question_ids: Sequence[str] | None) -> dict[str, Any]:
-        """``range`` by the names of the entry, the weights in short, with ids also every question's."""
-        document = fields_as_json(past)
-        names: dict[str, str] = {name: self.metric.key(name) for name in SCORES}
-        names[_ROUNDS] = "mean_rounds"
-        ranges = {names.get(name, name): as_json(one) for name, one in past.ranges.items()}
-        entry = {"unseen": document["unseen"], "weighing": document["weighing"], "range": ranges}
-        if question_ids is not None:
-            entry["weights"] = dict(zip(question_ids, as_json(past.weights), strict=True))
         return entry
 
 
@@ -347,9 +337,7 @@ class ReplayResult(Tabular):
             return Cell(policy.delta, "(baseline)")
         if name == self.metric.score and policy.score is not None and policy.interval is not None:
             return replace(policy.interval, estimate=policy.score)
-        past = policy.at_stops.past
-        asked = "rounds" if name == "mean_rounds" else name
-        ranged = None if past is None else past.ranges.get(asked)
+        ranged = policy.at_stops.ranges.get("rounds" if name == "mean_rounds" else name)
         if ranged is not None:
             return Cell(ranged, ranged.shown(share=column.kind == "percent"))
         if name in policy.costs:
@@ -359,8 +347,8 @@ class ReplayResult(Tabular):
     def _explained(self) -> tuple[str, str]:
         split = "all splits" if self.split is None else f"split {self.split}"
         first = (
-            f"{self.questions} questions ({split}), {self.labelled} {self.metric.scored}, "
-            f"at most {self.max_rounds} rounds."
+            f"{counted(self.questions, 'question')} ({split}), {self.labelled} {self.metric.scored}, "
+            f"at most {counted(self.max_rounds, 'round')}."
         )
         if not self.labelled:
             return first, (
@@ -397,22 +385,23 @@ def unscored_notes(unscored: Mapping[str, int], labelled: int, metric: Metric) -
     if not named:
         return []
     return [
-        f"no score is known of {', '.join(named)}: in so many of {labelled} questions {metric.scored} the "
-        f"stop is at a round {metric.untold}; {metric.remedy}"
+        f"no score is known of {', '.join(named)}: in so many of {counted(labelled, 'question')} "
+        f"{metric.scored} the stop is at a round {metric.untold}. Shown is the range if these score 0 to 1; "
+        f"{metric.remedy}"
     ]
 
 
 def policy_notes(policies: Sequence[PolicyResult], questions: int, metric: Metric) -> list[str]:
     """Note replaced rounds, undefined confidences and figures left out."""
     notes = [
-        f"{policy.label}: {policy.beyond_record} questions end before the policy stops; their last "
-        "recorded round was taken"
+        f"{policy.label}: {counted(policy.beyond_record, 'question')} ended before the policy stopped; the "
+        "last recorded round was taken"
         for policy in policies
         if policy.beyond_record
     ]
     notes += [
         f"{policy.label}: its confidence is undefined at the stop of {policy.undefined} of "
-        f"{questions} questions"
+        f"{counted(questions, 'question')}"
         for policy in policies
         if policy.undefined
     ]

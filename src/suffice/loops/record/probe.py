@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from suffice._version import VERSION
 from suffice.concurrency import width_of
 from suffice.contracts import ChatModel
-from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.errors import DataError, SufficeWarning, UsageError, counted
 from suffice.loops.calls import AnswerSettings, answer_probe
 from suffice.loops.record.session import (
     Progress,
@@ -51,8 +51,8 @@ from suffice.trace.rounds.writer import (
 
 LOOP_ANSWER = f"{OF_LOOP}answer"
 """The column of what the loop answered itself, where the model's answer stands in its place."""
-_NO_TEXT = "have no text"
-_TEXTLESS = "have passages without a text"
+_NO_TEXT = "without text"
+_TEXTLESS = "with passages without a text"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,8 +203,8 @@ def _askable(
                 "; give their texts by id with --corpus FILE.jsonl" if why == _TEXTLESS else ""
             )
             raise DataError(
-                f"{len(refused):,} questions {why}, so a model cannot answer from their evidence; the "
-                f"first: {refused[0].id!r}{way_out}, or leave such questions out with --skip-invalid",
+                f"{counted(len(refused), 'question')} {why}, so a model cannot answer from their evidence; "
+                f"the first: {refused[0].id!r}{way_out}, or leave such questions out with --skip-invalid",
                 file=str(source),
                 column="question" if why == _NO_TEXT else "passages",
             )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from suffice.errors import SufficeWarning, UsageError
+from suffice.errors import SufficeWarning, UsageError, counted
 from suffice.measures.measures import Measures
 from suffice.policies.fitting import fit_data
 from suffice.policies.gate.gate_settings import (
@@ -55,7 +55,7 @@ def fit_gate_policy(
     used = np.isfinite(em) & np.isfinite(agreed) & np.isfinite(conflict)
     if not used.any():
         raise UsageError(
-            f"candidate_agreement and contradiction are defined together in no labelled round of split "
+            f"candidate_agreement and contradiction are defined together in no labeled round of split "
             f"{split!r} of {whole.origin.source}; the gate needs samples and answers: record with "
             "suffice record --samples 2"
         )
@@ -98,7 +98,7 @@ def fit_gate(plans: PlanSet, costs: GateCosts = DEFAULT_COSTS, **changes: Any) -
     )
     if not judged:
         raise UsageError(
-            f"none of the {len(runs)} runs of {source} has a judge's verdict; the gate learns from "
+            f"no judge's verdict on the {counted(len(runs), 'run')} of {source}; the gate learns from "
             "whether plans satisfy their constraints, so judge the runs before fitting"
         )
     if not len(rows):
@@ -108,8 +108,8 @@ def fit_gate(plans: PlanSet, costs: GateCosts = DEFAULT_COSTS, **changes: Any) -
         )
     if len(judged) < len(runs):
         warnings.warn(
-            f"{len(runs) - len(judged)} of {len(runs)} runs of {source} have no judge's "
-            "verdict and were left out",
+            f"left out, for want of a judge's verdict: {len(runs) - len(judged)} of "
+            f"{counted(len(runs), 'run')} of {source}",
             SufficeWarning,
             stacklevel=2,
         )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from suffice.contracts import Clusters
-from suffice.errors import SufficeWarning, UsageError
+from suffice.errors import SufficeWarning, UsageError, counted
 from suffice.measures.measures import Measures
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import CUT, fit_questions, refuse_without_gold
@@ -64,7 +64,7 @@ class FitParts:
         shared = asked_in_both(self.optimize.traces, self.calibrate.traces)
         if shared:
             warnings.warn(
-                f"{len(shared)} questions stand both among those to optimise and those to calibrate on, "
+                f"optimized and calibrated on {counted(len(shared), 'question')} alike, "
                 f"for example {min(shared)!r}: the promise needs them disjoint",
                 SufficeWarning,
                 stacklevel=4,
@@ -90,7 +90,7 @@ def fit_parts(questions: TraceSet | Measures, split: str, settings: MiCPSettings
         count = round(settings.share * chosen.traces.n_questions)
         first = drawn_units(chosen.units, count, settings.seed)
         parts = chosen.take(first), chosen.take(~first)
-        how = f"split {split!r}, {settings.share:.3g} of it by seed {settings.seed} to optimise"
+        how = f"split {split!r}, {settings.share:.3g} of it by seed {settings.seed} to optimize"
     else:
         raise UsageError(
             f"{traces.origin.source} has no split {split!r}; "
@@ -104,7 +104,7 @@ def fit_parts(questions: TraceSet | Measures, split: str, settings: MiCPSettings
     for name, part in ((OPTIMIZE, optimize), (CALIBRATE, calibration)):
         if not part.traces.n_questions:
             raise UsageError(
-                f"no labelled question to {name} on in {traces.origin.source} ({how}); micp needs "
+                f"no labeled question to {name} on in {traces.origin.source} ({how}); micp needs "
                 "gold answers in both parts"
             )
     counts = [stated[CUT] for _, stated in read if stated]
@@ -176,7 +176,7 @@ def draft_policy(
     samples = {samples_a_round(part, rounds) for part in parts}
     if len(samples) > 1:
         raise UsageError(
-            f"the questions to optimise and to calibrate on hold {min(samples)} and {max(samples)} "
+            f"the questions to optimize and to calibrate on hold {min(samples)} and {max(samples)} "
             "samples a round; record both with one --samples"
         )
     return MiCPPolicy(
@@ -239,7 +239,7 @@ def _levels(
         return allocation.levels, allocation
     if len(settings.allocation) != data.rounds - 1:
         raise UsageError(
-            f"{data.rounds} rounds take {data.rounds - 1} levels by hand, found "
+            f"for {counted(data.rounds, 'round')} give {counted(data.rounds - 1, 'level')} by hand, found "
             f"{len(settings.allocation)}; the answer set gets what they leave"
         )
     levels = tuple(Fraction(Decimal(str(level))) for level in settings.allocation)
@@ -247,7 +247,7 @@ def _levels(
     if spent > alpha:
         raise UsageError(
             f"the levels {', '.join(map(str, settings.allocation))} spend {float(spent):.4g} on the "
-            f"questions to optimise on, and alpha is {settings.alpha:g}; lower them, or raise --alpha "
+            f"questions to optimize on, and alpha is {settings.alpha:g}; lower them, or raise --alpha "
             "(levels that add up to alpha never overspend)"
         )
     return levels, None
@@ -311,13 +311,13 @@ def few_notes(
     needed = max(smallest_sample(alpha), min(asked, default=0))
     if needed > min(sizes):
         return [
-            f"too few questions for alpha = {float(alpha):g} ({sizes[0]} to optimise and {sizes[1]} to "
+            f"too few questions for alpha = {float(alpha):g} ({sizes[0]} to optimize and {sizes[1]} to "
             f"calibrate on): about {needed} are needed in each part; {budget}"
         ]
     if asked:
         return [f"too many calibration questions tie at the error levels of the rounds: {budget}"]
     return [
-        "no division of the error budget is better than no early stop on the questions to optimise on, by "
+        "no division of the error budget is better than no early stop on the questions to optimize on, by "
         f"objective {objective}: {budget}; try another --objective or --grid, or record more"
     ]
 

@@ -29,7 +29,7 @@ from suffice.contracts import (
     RecordedSets,
     SetMember,
 )
-from suffice.errors import DataError, UsageError
+from suffice.errors import DataError, UsageError, counted
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.method import Method, Preset, loop_needs, read_told
 from suffice.policies.micp.micp_settings import (
@@ -106,7 +106,8 @@ class MiCPPolicy:
                 )
         if len(self.stops) != self.rounds - 1:
             raise UsageError(
-                f"{self.rounds} rounds need {self.rounds - 1} thresholds, found {len(self.stops)}"
+                f"for {counted(self.rounds, 'round')} give {counted(self.rounds - 1, 'threshold')}, found "
+                f"{len(self.stops)}"
             )
         if self.stop_on not in STOP_ON:
             raise UsageError(f"no stop_on {self.stop_on!r}; allowed: {', '.join(STOP_ON)}")
@@ -195,7 +196,7 @@ class MiCPPolicy:
         at = question, round_number - 1
         shown = {name: known(float(table.signal(name)[at])) for name in self.signals}
         if round_number >= self.rounds:
-            reason = f"the full budget of {self.rounds} rounds is spent"
+            reason = f"the full budget of {counted(self.rounds, 'round')} is spent"
             return Explanation(reason=reason, values=shown)
         score, threshold = float(self.scores(table)[at]), self.stops[round_number - 1]
         if math.isnan(score):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.contracts import AnswerSet, PolicyTable, RecordedSets
-from suffice.errors import DataError, UsageError
+from suffice.errors import DataError, UsageError, counted
 from suffice.measures.measures import Measures
 from suffice.measures.scores import gold_answers
 from suffice.policies.micp.micp_settings import UNSTATED_WEIGHT
@@ -162,8 +162,8 @@ def _notes(policy: MiCPPolicy, traces: TraceSet, table: PolicyTable) -> Iterator
     short = int((traces.last_rounds < policy.rounds).sum())
     if short:
         yield (
-            f"{short} questions hold fewer than the {policy.rounds} rounds it expects; they end "
-            'with "Can\'t Answer" unless an earlier round stops them'
+            f"{counted(short, 'question')} of fewer than the {counted(policy.rounds, 'round')} it expects, "
+            'ending with "Can\'t Answer" unless an earlier round stops'
         )
     counts = sample_counts(traces)[:, : policy.rounds]
     counts = np.unique(counts[~np.isnan(counts)]).astype(int)
@@ -197,4 +197,4 @@ def _notes(policy: MiCPPolicy, traces: TraceSet, table: PolicyTable) -> Iterator
         running = (fired == 0) | (fired >= number)
         tied += int((running & (scores[:, number - 1] == threshold.value)).sum())
     if tied:
-        yield f"ties prevented a stop in {tied} rounds: the published rule is strict"
+        yield f"ties prevented a stop in {counted(tied, 'round')}: the published rule is strict"

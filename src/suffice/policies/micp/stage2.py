@@ -281,11 +281,7 @@ def box(parts: int, steps: int) -> Iterator[tuple[Fraction, ...]]:
 def levels_of_shares(
     data: Sampled, alpha: Fraction, shares: Sequence[Fraction], preset: Preset
 ) -> tuple[Fraction, ...]:
-    """Return the error levels by which rounds spend these shares of ``alpha`` on these questions.
-
-    A level counts only questions whose right answer was not sampled yet: the fewer they are, the higher the
-    level for the same share. Levels are rounded down to six decimals, and are at most 1.
-    """
+    """Return the levels, rounded down to six decimals, by which rounds spend these shares of ``alpha``."""
     running = np.ones(data.n, bool)  # in the corrected preset no stop selects
     answerable = data.answerable
     levels = []

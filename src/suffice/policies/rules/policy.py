@@ -36,6 +36,7 @@ from suffice.policies.rules.language import (
     parse,
     rule_fires,
 )
+from suffice.results.formats import rounded
 from suffice.scoring import AnswerChoice
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.known_signals import SignalSpec, resolve
@@ -156,7 +157,7 @@ class Rule:
         """The rule and its certified promise."""
         return Facts(
             name=f"{self.kind}-corrected" if self.preset == "corrected" else self.kind,
-            summary=self.rule,
+            summary=rounded(self.rule),
             fitted_on=self.fitted_on,
             guarantee=self.guarantee,
             earliest=first_round(parse(self.rule)),

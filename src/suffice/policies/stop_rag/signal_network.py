@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.errors import DataError, UsageError
+from suffice.errors import DataError, UsageError, counted
 from suffice.measures.measures import Measures
 from suffice.policies.method import FitRun
 from suffice.policies.stop_rag.encoder import read_tensors, safetensors, torch
@@ -77,7 +77,7 @@ class SignalNetwork:
     @property
     def summary(self) -> str:
         """Its input in words."""
-        return f"a small network over {len(self.names)} signals"
+        return f"a small network over {counted(len(self.names), 'signal')}"
 
     def to_json(self) -> dict[str, Any]:
         """Return its part of a policy file."""

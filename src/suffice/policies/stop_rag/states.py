@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.errors import UsageError
+from suffice.errors import UsageError, counted
 from suffice.measures.measures import Measures
 from suffice.measures.scores import gold_answers
 from suffice.scoring import F1Kind, ScoreName
@@ -42,11 +42,7 @@ REWARDS: Mapping[str, tuple[ScoreName, F1Kind]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewards:
-    """Rewards in [0, 1] of stopping after rounds 1 to ``lengths``, ``values`` (n, T).
-
-    NaN: no label or no samples. ``usable`` questions have rewards in every recorded round; ``notes`` count
-    the others.
-    """
+    """Rewards in [0, 1] of stopping after rounds 1 to ``lengths``, ``values`` (n, T); NaN: unknown."""
 
     values: Array
     lengths: NDArray[np.int16]
@@ -133,7 +129,7 @@ def _notes(traces: TraceSet, labelled: Mask, unsampled: Mask) -> tuple[str, ...]
 
 
 def _of(count: int, traces: TraceSet) -> str:
-    return f"{count} of {traces.n_questions} questions {'is' if count == 1 else 'are'}"
+    return f"{count} of {counted(traces.n_questions, 'question')} {'is' if count == 1 else 'are'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.errors import InternalError, UsageError
+from suffice.errors import InternalError, UsageError, counted
 from suffice.policies.method import FitRun
 from suffice.policies.stop_rag.encoder import Batch, Encoded, TextEncoder, Tokens, torch
 from suffice.policies.stop_rag.network import QNetwork, build_network
@@ -250,10 +250,7 @@ class TextLearner:
     def batch_values(
         self, rows: NDArray[np.int64], shape: tuple[int, int]
     ) -> tuple[Values, Values]:
-        """Return learned values and estimates of the training trajectories ``rows``.
-
-        Only the heads drop out, so they alone run twice.
-        """
+        """Return learned values and estimates of the training trajectories ``rows``; only heads drop out."""
         heads = self.network.heads
         pooled, decisions = self._states(rows + self._starts[0], shape, gradients=True)
         heads.eval()
@@ -410,7 +407,9 @@ def _notes(
     notes = []
     single = sum(int((part.lengths < 2).sum()) for part in (training, validation))
     if single:
-        notes.append(f"{single} questions of one round decide nothing and were not learned from")
+        notes.append(
+            f"not learned from {counted(single, 'question')} of one round, where nothing is decided"
+        )
     window = network.shape.window
     if cut["states_cut"]:
         notes.append(
@@ -419,7 +418,7 @@ def _notes(
         )
     if cut["questions_cut"]:
         notes.append(
-            f"{cut['questions_cut']} of {cut['questions']} questions were cut to fit the window of {window} "
-            "tokens"
+            f"cut {cut['questions_cut']} of {counted(cut['questions'], 'question')} to fit the window of "
+            f"{window} tokens"
         )
     return tuple(notes)

@@ -28,11 +28,7 @@ JUDGE_TOKENS = VERDICTS.tokens
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rating:
-    """Hold a judge's rating and its cost.
-
-    ``value`` is NaN if undefined, and ``failure`` then says why. ``usage`` holds the calls, tokens and
-    seconds.
-    """
+    """Hold a judge's rating, NaN if undefined (``failure`` says why), and its ``usage``."""
 
     value: float = UNDEFINED
     usage: Usage = field(default_factory=lambda: Usage(judge_calls=0))

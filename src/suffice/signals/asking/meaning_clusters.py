@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from suffice._optional import require
 from suffice.contracts import Encoder
-from suffice.errors import DataError, UsageError
+from suffice.errors import DataError, UsageError, counted
 from suffice.scoring import answer_form
 from suffice.signals.asking.evidence_models import encoded, unit_rows
 from suffice.signals.asking.whole_record import (
@@ -127,7 +127,7 @@ def clustered_by(traces: TraceSet) -> Mapping[str, Any] | None:
     lacking = int((drawn & ~rows_with(traces, CLUSTERS)).sum())
     if lacking:
         raise DataError(
-            f"{lacking} of {int(drawn.sum())} rounds with samples are not clustered; type suffice "
+            f"not clustered: {lacking} of {counted(int(drawn.sum()), 'round')} with samples; type suffice "
             "signals TRACES --encoder minilm --cluster-cosine --out TRACES2",
             file=traces.origin.source,
             column=CLUSTERS,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from suffice.concurrency import side_by_side, width_of
 from suffice.contracts import Encoder, Entailment
-from suffice.errors import BackendError
+from suffice.errors import BackendError, counted
 from suffice.trace.rounds.records import LoopView
 
 if TYPE_CHECKING:
@@ -234,7 +234,8 @@ class RoundQuestion(Generic[_Reply]):
         if failures and not interrupted and not any(map(self.called, self._by_row.values())):
             reason = next(iter(failures.values()))
             raise BackendError(
-                f"all {len(failures)} calls of the {self.who} failed, the first: {reason}"
+                f"{counted(len(failures), 'call')} of the {self.who} failed, and none succeeded, the first: "
+                f"{reason}"
             )
         return Replies(
             by_row=dict(sorted(self._by_row.items())),

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.errors import DataError, UsageError, did_you_mean, plain_file
+from suffice.errors import DataError, UsageError, counted, did_you_mean, plain_file
 from suffice.options import Option, as_share
 from suffice.trace.durable import check_free, written_aside
 from suffice.trace.lazy import LazyTable
@@ -122,14 +122,15 @@ def merge_traces(
         raise UsageError(f"name at least two trace sets to join, found {sources!r}")
     check_free(Path(out))
     read = [read_source(source, skip_invalid=skip_invalid) for source in sources]
-    counted = Counter(name for source in read for name in source.question_ids)
-    if repeated := [name for name, times in counted.items() if times > 1]:
+    times_of = Counter(name for source in read for name in source.question_ids)
+    if repeated := [name for name, times in times_of.items() if times > 1]:
         name = repeated[0]
         first, second, *_ = (one.origin.source for one in read if name in one.question_ids)
         raise UsageError(
-            f"{len(repeated)} questions are in more than one of them, the first {name!r} in {first} and "
-            f"{second}; compare such records side by side with: suffice replay {first} {second} --policy P, "
-            f"or leave them out of one: suffice traces filter {second} --without {first} --out NEW"
+            f"more than one of them holds {counted(len(repeated), 'question')}, the first {name!r} in "
+            f"{first} and {second}; compare such records side by side with: suffice replay {first} {second} "
+            f"--policy P, or leave them out of one: suffice traces filter {second} --without {first} --out "
+            "NEW"
         )
     step = {"by": "merge", "from": [Path(source.origin.source).name for source in read]}
     return write_copy(read, out, step=step)
@@ -228,7 +229,7 @@ def _notes(
             yield f"they differ in {name}: {', '.join(values)} (now the column {name!r})"
     without = questions - sum(splits.values())
     if splits and without:
-        yield f"{without} of {questions} questions have no split"
+        yield f"no split: {without} of {counted(questions, 'question')}"
 
 
 # --- narrow ---------------------------------------------------------------------------------------
@@ -342,7 +343,7 @@ def _chosen(traces: TraceSet, keep: TraceFilter) -> tuple[NDArray[np.bool_], lis
     if not chosen.any():
         conditions = ", ".join(f"{name} {value}" for name, value in keep.stated().items())
         raise DataError(
-            f"none of {traces.n_questions} questions meets all conditions: {conditions}; "
+            f"none of {counted(traces.n_questions, 'question')} meets all conditions: {conditions}; "
             f"what there is: suffice traces info {traces.origin.source}",
             file=traces.origin.source,
         )
@@ -379,7 +380,8 @@ def read_ids(ids: str | Path | Iterable[str]) -> tuple[str, ...]:
         ]
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(
-            f"cannot be read: {error}; name a text file with one question id a line, or a trace set",
+            f"cannot be read: {getattr(error, 'strerror', error)}; name a trace set, or a text file with "
+            "one question id a line",
             file=str(path),
         ) from error
     found = tuple(line for line in lines if line)

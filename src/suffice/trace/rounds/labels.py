@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.contracts import strict_json
-from suffice.errors import DataError, plain_file
+from suffice.errors import DataError, counted, plain_file
 from suffice.trace.recording import live_store
 from suffice.trace.rounds.records import SCORE
 from suffice.trace.rounds.schema import SCHEMA
@@ -258,7 +258,7 @@ def labels_beside(
     ids = frozenset(table.column("question_id").unique().to_pylist())
     if unknown := labels.unknown(ids):
         remarks.append(
-            f"{LABELS_FILE}: {len(unknown):,} labels are of questions that are not recorded, the first "
+            f"{LABELS_FILE}: {counted(len(unknown), 'label')} of questions that are not recorded, the first "
             f"{unknown[0]!r}"
         )
     try:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.errors import DataError, SufficeWarning, UsageError, counted
 from suffice.trace.engines import as_place
 from suffice.trace.lazy import LazyTable, Span, in_memory
 from suffice.trace.parquet import TableSchema, footer_of
@@ -363,9 +363,9 @@ def _rounds_from_0(traces: TraceSet) -> Iterator[str]:
     if retrieved or not (tells or asked.num_rows < traces.n_questions):
         why = "it retrieved something" if retrieved else "nothing tells it from a round"
         yield (
-            f"column round: {asked.num_rows} of {traces.n_questions} questions have a round 0, taken for the "
-            f"closed-book answer without passages, where no policy stops; {why}: if your rounds count from "
-            "0, write them from 1"
+            f"column round: a round 0 in {asked.num_rows} of {counted(traces.n_questions, 'question')}, "
+            f"taken for the closed-book answer without passages, where no policy stops; {why}: if your "
+            "rounds count from 0, write them from 1"
         )
 
 
@@ -381,7 +381,7 @@ def answer_banners(traces: TraceSet) -> tuple[str, ...]:
         blank += pc.sum(pc.equal(pc.utf8_trim_whitespace(answers), "")).as_py() or 0
     if unasked:
         return (
-            f"NO ANSWER in {unasked:,} of {rounds:,} rounds, in which the loop was not asked for "
+            f"NO ANSWER in {unasked:,} of {counted(rounds, 'round')}, in which the loop was not asked for "
             "one: EM, F1 and Acc are not known there, and the costs of a policy that stops there lack the "
             "answer that it would ask for; ask a model for them: suffice probe "
             f"{traces.at} --llm URL --out NEW",
@@ -389,7 +389,7 @@ def answer_banners(traces: TraceSet) -> tuple[str, ...]:
     if blank <= _MANY_BLANK * rounds:
         return ()
     said = (
-        f"BLANK ANSWERS: {blank:,} of {rounds:,} rounds have an empty answer, which is scored as wrong: "
+        f"BLANK ANSWERS in {blank:,} of {counted(rounds, 'round')}: an empty answer is scored as wrong, and "
         "figures before a question's last round say little; record in every round what the loop would "
         "answer there"
     )

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.errors import DataError, UsageError, did_you_mean
+from suffice.errors import DataError, UsageError, counted, did_you_mean
 from suffice.trace.lazy import LazyTable, in_memory
 from suffice.trace.rounds.records import CUTS, Gold, LoopView, Question, QuestionRecord, sampled_ids
 from suffice.trace.rounds.schema import QUESTION_COLUMNS, SCHEMA, record_from_rows, round_from_row
@@ -298,7 +298,7 @@ class TraceSet:
     def sample(self, count: int, *, seed: int) -> TraceSet:
         """Return a sample by :func:`suffice.trace.rounds.records.sampled_ids`; the source says so."""
         drawn = self.only_questions(sampled_ids(self.question_ids, count, seed=seed))
-        said = f"{drawn.n_questions:,} of {self.n_questions:,} questions, seed {seed}"
+        said = f"{drawn.n_questions:,} of {counted(self.n_questions, 'question')}, seed {seed}"
         source = f"{self.origin.source} (a sample of {said})"
         return replace(drawn, origin=replace(self.origin, source=source))
 

@@ -276,7 +276,7 @@ def test_it_says_what_it_will_ask_and_what_it_did(tmp_path: Path) -> None:
     traces, out = tmp_path / "t.parquet", tmp_path / "out"
     write_traces([of("a"), of("b"), of("c", None)], traces)
     command = ("probe", traces, "--llm", "scripted", "--out", out)
-    refused(run(*command), "1 questions have passages without a text", "'c'", "--corpus")
+    refused(run(*command), "1 question with passages without a text", "'c'", "--corpus")
     asking = (*command, "--skip-invalid", "--samples", "2")
     done = run(*asking)
     assert done.returncode == 0, done.stderr

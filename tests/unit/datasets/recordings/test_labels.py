@@ -78,8 +78,8 @@ def test_a_file_of_labels_fills_the_record_and_all_else_stays(
     else:
         pq.write_table(pa.Table.from_pylist(LABELS), path)
     written = suffice.traces.label(folder, path, tmp_path / "new", columns=COLUMNS)
-    assert written.notes[0] == "2 of 3 questions were labeled"
-    assert "1 rows of" in written.notes[1]
+    assert written.notes[0] == "labeled 2 of 3 questions"
+    assert "1 row of" in written.notes[1]
     records = labelled(tmp_path / "new")
     assert records["a"].gold.answers == ("Oslo", "Christiania")
     assert records["a"].question.type == "city"
@@ -159,7 +159,7 @@ def test_a_folder_is_read_with_the_labels_in_it(folder: Path, tmp_path: Path) ->
     inspection = inspect_traces(folder)
     assert [remark.partition("labels.jsonl: ")[2] for remark in inspection.remarks] == [
         "its last line is cut off and was left out",
-        "1 labels are of questions that are not recorded, the first 'z'",
+        "1 label of questions that are not recorded, the first 'z'",
     ]
     with pytest.warns(suffice.SufficeWarning):
         records = labelled(folder)

@@ -383,8 +383,8 @@ def test_rounds_past_the_record_are_counted_and_noted() -> None:
     _, result = run(to_trace_set(made), ("fixed-1", "fixed-3", "fixed-5"), ("overlap > 0.99",))
     assert [each.beyond_record for each in result.policies] == [0, 1, 2, 1]
     assert [each.stops.tolist() for each in result.policies] == [[1, 1], [3, 2], [4, 2], [4, 2]]
-    assert result.notes[0].startswith("fixed-3: 1 questions end before")
-    assert sum("questions end before" in note for note in result.notes) == 3
+    assert result.notes[0].startswith("fixed-3: 1 question ended before")
+    assert sum(" ended before" in note for note in result.notes) == 3
 
 
 def test_policies_with_their_own_settings_do_not_share_signals() -> None:

@@ -99,6 +99,10 @@ def test_a_policy_that_stops_there_has_costs_and_no_score(traces: TraceSet) -> N
         assert policy.frontier_gain is None
         assert policy.against_fixed == ()
     assert early.mean_rounds == 2.5
+    assert one.at_stops.ranges == {}  # nothing is known
+    low, high = (getattr(early.at_stops.ranges["f1"], end) for end in ("low", "high"))
+    assert high - low == pytest.approx(0.5)  # half of the questions score anything
+    assert early.to_json()["range"]["f1"] == {"low": low, "high": high, "interval": None}
     assert (one.costs["llm_calls"], early.costs["llm_calls"]) == (1.0, 3.0)
     for name in ("own >= 1", "abstained == 0"):  # reads on: undefined never fires
         assert by_name[name].f1 == by_name["fixed-3"].f1

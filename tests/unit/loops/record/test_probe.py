@@ -201,7 +201,7 @@ def test_passages_without_text_are_refused_filled_or_left_out(tmp_path: Path) ->
     source, out = tmp_path / "ids.parquet", tmp_path / "out"
     records = [record_of("a", text=None), record_of("b")]
     write_traces(records, source)
-    with pytest.raises(DataError, match=r"1 questions have passages without a text.*'a'.*--corpus"):
+    with pytest.raises(DataError, match=r"1 question with passages without a text.*'a'.*--corpus"):
         probe_traces(source, out, ScriptedModel(reply))
     plans: list[ProbePlan] = []
     probe_traces(source, out, ScriptedModel(reply), skip_invalid=True, on_plan=plans.append)

@@ -170,7 +170,7 @@ class TestCorrected:
         traces = to_trace_set(
             [signal_record(f"q{n}", [(n % 3 / 3 + 1 / 3, 0.5, 0.1)] * 2) for n in range(8)]
         )
-        told = "all answers to the labelled questions .* are right"
+        told = "all answers to the labeled questions .* are right"
         with (
             pytest.warns(SufficeWarning, match=told),
             pytest.warns(SufficeWarning, match="is always reached"),

@@ -114,7 +114,7 @@ class TestQuestions:
         records = [question("a", [True, True], [None, AGREE])]
         blank = replace(records[0].rounds[1], answer="")
         made = replace(records[0], rounds=(records[0].rounds[0], blank))
-        with pytest.raises(UsageError, match="defined together in no labelled round"):
+        with pytest.raises(UsageError, match="defined together in no labeled round"):
             fit_gate_policy(to_trace_set([made]), "tune")
 
 
@@ -148,7 +148,7 @@ class TestPlans:
     def test_runs_nobody_judged_are_left_out_and_counted(self) -> None:
         unjudged = [plan(f"u{n}", [step(0.0)], None) for n in range(3)]
         plans = PlanSet(records=(*judged().records, *unjudged), source="plans")
-        with pytest.warns(SufficeWarning, match="3 of 43 runs of plans have no judge's verdict"):
+        with pytest.warns(SufficeWarning, match="verdict: 3 of 43 runs of plans"):
             chosen = fit_gate(plans)
         assert chosen.risk == fit_gate(judged()).risk
         assert chosen.fitted_on["runs"] == 43
@@ -161,7 +161,7 @@ class TestPlans:
         assert (fitted_on["steps"], fitted_on["fitted_steps"]) == (2, 1)
 
     def test_without_a_verdict_or_a_value_it_is_refused(self) -> None:
-        with pytest.raises(UsageError, match="none of the 1 runs of plans has a judge's verdict"):
+        with pytest.raises(UsageError, match="no judge's verdict on the 1 run of plans"):
             fit_gate(PlanSet(records=(plan("a", [step(1.0)], None),), source="plans"))
         with pytest.raises(UsageError, match="no step of the 1 judged runs of plans"):
             fit_gate(PlanSet(records=(plan("a", [{}], True),), source="plans"))

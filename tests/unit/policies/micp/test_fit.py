@@ -82,7 +82,7 @@ def test_an_allocation_by_hand_is_kept_or_refused() -> None:
     assert policy.budget["answer_set"] == pytest.approx(expected)
     with pytest.raises(UsageError, match=r"spend .* and alpha is 0.2"):
         fit(alpha=0.2, allocation=(0.9, 0.9))
-    with pytest.raises(UsageError, match="3 rounds take 2 levels by hand, found 1"):
+    with pytest.raises(UsageError, match="for 3 rounds give 2 levels by hand, found 1"):
         fit(allocation=(0.1,))
     with pytest.raises(UsageError, match=r"lie in \[0, 1\]"):
         fit(allocation=(-0.1, 0.1))
@@ -140,7 +140,7 @@ def test_the_same_question_in_both_parts_is_told() -> None:
         replace(each, question=replace(each.question, text="The same?")) if i in (0, 1) else each
         for i, each in enumerate(RECORDS)
     ]
-    with pytest.warns(SufficeWarning, match="1 questions stand both .* 'same'"):
+    with pytest.warns(SufficeWarning, match="on 1 question alike, .* 'same'"):
         fit(to_trace_set(doubled))
 
 

@@ -121,7 +121,7 @@ def test_joined_records_keep_every_row_and_say_what_they_differ_in(
     written = merge_traces([folder, other], tmp_path / out)
     assert (written.questions, written.splits) == (8, {"eval": 3})
     assert any("model: m, other" in note for note in written.notes)
-    assert "5 of 8 questions have no split" in written.notes
+    assert "no split: 5 of 8 questions" in written.notes
     traces = read_traces(tmp_path / out, keep_unknown=True)
     assert traces.of_questions("model") == ["m"] * 5 + ["other"] * 3
     assert traces.of_questions("mine") == [{"note": 1}] * 5 + [None] * 3
@@ -148,7 +148,7 @@ def test_questions_held_twice_and_columns_that_disagree_are_refused(
 ) -> None:
     other = tmp_path / "b.parquet"
     write_traces(records("q", 2), other)
-    with pytest.raises(UsageError, match=r"2 questions .* first 'q00' in .*--without"):
+    with pytest.raises(UsageError, match=r"2 questions, the first 'q00' in .*--without"):
         merge_traces([folder, other], tmp_path / "new")
     write_traces(records("r", 2), other)
     with_own_column(other, "mine", "text")
