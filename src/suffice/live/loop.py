@@ -420,7 +420,8 @@ class Loop:
         given.close()
         raise UsageError("the probe is a coroutine function; await loop.aobserve(..., probe=...)")
 
-    def _replace_last(self, draft: Draft | None) -> None:
+    def _replace_last(self, draft: Draft | None, *, probed: bool | None = None) -> None:
+        """Set the answer of the last round; one that the policy had asked for stays paid for."""
         if draft is None:
             return
         last = self.rounds[-1]

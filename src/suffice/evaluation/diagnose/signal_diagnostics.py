@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice._version import VERSION
-from suffice.errors import SufficeWarning, UsageError, attempt
+from suffice.errors import SufficeWarning, UsageError, attempt, counted
 from suffice.evaluation.diagnose.gains import gains, gains_table
 from suffice.evaluation.diagnose.signal_checks import Rows, separations, signal_flags
 from suffice.evaluation.settings import DiagnosisSettings
