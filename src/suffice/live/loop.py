@@ -359,8 +359,9 @@ class Loop:
         if watch.max_rounds is not None and number >= watch.max_rounds:
             self._full = not decision.stop or not self._stops
             if self._full:
-                spent = f"the budget of {counted(watch.max_rounds, 'round')} is spent"
-                return _budget(decision, spent)
+                return _budget(
+                    decision, f"the budget of {counted(watch.max_rounds, 'round')} is spent"
+                )
         elif decision.stop and not self._stops:
             why = "in shadow" if watch.mode == "shadow" else "exploring"
             said = f"{why}, so it goes on; {decision.reason}"

@@ -175,7 +175,7 @@ def not_recorded(settings: LoopSettings) -> str:
     output, names = LoopOutput(settings=settings), dict[str, list[str]]()
     for lack in map(output.lack, SIGNALS.values()):
         if lack is not None and lack.columns:
-            names.setdefault(lack.give, []).append(lack.spec.name)
+            names.setdefault(lack.give or "", []).append(lack.spec.name)
     groups = (", ".join(of) + f" ({give})" * bool(give) for give, of in names.items())
     return f"not recorded: {'; '.join(groups)}" if names else ""
 

@@ -185,7 +185,9 @@ class Service:
             raise UsageError(f"policy {name!r}: {error}") from error
         budget = chosen.max_rounds if live is None else live.loop.rounds
         if self._explored(file.policy, budget) < self._explore:
-            notes.append(f"explores nothing: its budget of {counted(budget, 'round')} ends first")
+            notes.append(
+                f"explores nothing: its budget of {counted(budget or 0, 'round')} ends first"
+            )
         return Served(
             name=name,
             file=file,

@@ -357,7 +357,8 @@ class RecordView:
         """Return the mean with its 95% interval, or the range if unknown ones are ``ends``; or ``None``."""
         means = unit_means(values[rows], self.measures.units[rows])
         if len(means) and ends and 0 < (lost := np.isnan(means)).sum() < len(means):
-            return Interval(np.nan, *(float(np.where(lost, end, means).mean()) for end in ends))
+            low, high = (float(np.where(lost, end, means).mean()) for end in ends)
+            return Interval(estimate=np.nan, low=low, high=high)
         if not len(means) or np.isnan(means).any():
             return None
         if len(means) <= SUMS_ABOVE:

@@ -753,7 +753,7 @@ def test_a_day_that_cannot_be_counted_is_refused_or_said_once(tmp_path: Path) ->
     for refused in (
         lambda: Watch(budgets=a_day(1)),
         lambda: suffice.ask(
-            "?", [Passage(id="p", text="Skien")], ScriptedModel(str), budgets=a_day(1)
+            "?", [Passage(id="p", text="Skien")], ScriptedModel(["x"]), budgets=a_day(1)
         ),
     ):
         with pytest.raises(UsageError, match="record="):

@@ -305,3 +305,20 @@ def test_a_folder_that_may_not_be_read_is_told_on_the_page(tmp_path: Path) -> No
     reply = client.get("/api/record")
     assert reply.status_code == 400
     assert "Permission denied" in reply.text
+
+
+def test_an_unknown_score_is_a_range_and_no_other_policy_loses_its_own() -> None:
+    first, *others = records()
+    asked, *later = first.rounds
+    made = replace(first, rounds=(replace(asked, answer=None, tokens=None, response=None), *later))
+    opened = RecordView(Measures(to_trace_set([made, *others])), ViewSettings())
+    opened.work()
+    page = TestClient(viewer_app(Shown(opened)), base_url="http://localhost")
+    replayed = ask(page, "record")["policies"]
+    assert page.get("/").status_code == 200
+    unknown, known = (
+        next(one["score"] for one in replayed if one["name"] == f"fixed-{k}") for k in (1, 2)
+    )
+    assert unknown["estimate"] is None
+    assert 0.0 <= unknown["low"] < unknown["high"] <= 1.0
+    assert known["low"] <= known["estimate"] <= known["high"]

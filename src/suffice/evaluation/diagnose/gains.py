@@ -12,7 +12,7 @@ import numpy as np
 from suffice.measures.measures import Measures
 from suffice.results.table import Column, Described, Table, estimate_column, table_of
 from suffice.stats.intervals import from_draws, resampled_counts, undefined
-from suffice.stats.units import Array, Mask
+from suffice.stats.units import Array, Mask, Units
 
 _FOLDS, _RIDGE, _POWER = 5, 0.1, 0.8
 _FEW = 20  # questions below which nothing is said
@@ -90,7 +90,7 @@ def _ratio(sums: Array) -> Array:
 
 
 def _out_of_fold(
-    columns: Sequence[Array], gain: Array, open_: Mask, units: Array, seed: int
+    columns: Sequence[Array], gain: Array, open_: Mask, units: Units, seed: int
 ) -> Array:
     """Predict the gain of each open round from all signals, by questions that the fit did not see."""
     found = np.full(gain.shape, np.nan)
