@@ -176,6 +176,11 @@ ANSWER_NOW = (
 """What asks for the answer at the end of a conversation."""
 
 
+def answer_now(question: str) -> str:
+    """Ask for the answer after worked examples: the question is told again, or a small model loses it."""
+    return f"Question: {one_line(question)}\n{ANSWER_NOW}"
+
+
 def reply_form(name: PromptName, answer: str, confidence: str) -> str:
     """Return answer and rating in the order that the prompt asks for."""
     if not asks_rating(name):

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar
 from suffice.contracts import Retriever
 from suffice.errors import UsageError
 from suffice.loops.calls import NOTHING_ASKED, usage_sum
-from suffice.loops.prompts import ANSWER_NOW, Prompt, SearchStep
+from suffice.loops.prompts import Prompt, SearchStep, answer_now
 from suffice.loops.steps import (
     EVERYTHING,
     LoopSettings,
@@ -191,7 +191,7 @@ class QueryLoop(SteppedLoop):
 
     def answer_in_loop(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
         """Return the prompt for the answer at the end of that conversation."""
-        return one_turn_more(self.conversation(question, steps), ANSWER_NOW, "Answer:")
+        return one_turn_more(self.conversation(question, steps), answer_now(question), "Answer:")
 
     def prompt(
         self, question: Question, steps: Sequence[SearchStep], shown: Sequence[Passage]

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from suffice.contracts import MAX_REPLY_LETTERS, Message
 from suffice.loops.calls import greedy, usage_sum
 from suffice.loops.prompts import (
-    ANSWER_NOW,
     NOTHING_NEW,
     Api,
     Prompt,
     SearchStep,
+    answer_now,
     continued,
     in_reply,
     passage_lines,
@@ -217,11 +217,8 @@ _ONCE_MORE = (
 )
 
 
-_NOW: Mapping[Api, tuple[str, str]] = {
-    "completion": ("Thought: I finish now, with what the passages state.", "Action: Finish["),
-    "chat": (f"Do not search any more. {ANSWER_NOW}", ""),
-}
-"""What makes the agent finish, and what a completion model continues."""
+_NOW = ("Thought: I finish now, with what the passages state.", "Action: Finish[")
+"""What makes a completion model finish."""
 
 
 # the question, then every thought and action with its observation; that of the last action is empty
@@ -349,7 +346,10 @@ def render_trail(question: str, steps: Sequence[SearchStep], *, api: Api) -> Pro
 
 def render_finish(question: str, steps: Sequence[SearchStep], *, api: Api) -> Prompt:
     """Return the prompt that makes the agent finish after these steps."""
-    return one_turn_more(render_trail(question, steps, api=api), *_NOW[api])
+    asked = (f"Do not search any more.\n{answer_now(question)}", "")
+    return one_turn_more(
+        render_trail(question, steps, api=api), *(asked if api == "chat" else _NOW)
+    )
 
 
 def said_then(action: str, query: str) -> str:
