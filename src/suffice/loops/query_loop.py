@@ -311,6 +311,8 @@ class QueryStep(Step):
             signals[LLM_STOP.name] = float(self.choice.finishes)
             if self.choice.finishes or self.last:
                 usage = _judged(usage, self.choice.usage)
+        later = None if self.choice is None else self.choice.usage
+        usage = own_turns(usage, later, answers=settings.prompt == "in-loop")
         signals[MALFORMED_ACTIONS.name] = float(self.trail.unread)
         return replace(answered, signals=signals, usage=usage, action=action)
 
@@ -318,6 +320,30 @@ class QueryStep(Step):
         if self.last or self.choice is None or self.choice.finishes:
             return finished
         return replace(finished, usage=_judged(finished.usage, self.choice.usage))
+
+
+def own_turns(usage: Usage, later: Usage | None, *, answers: bool) -> Usage:
+    """Charge answer and looks for their own turns alone, and the loop for reading what was found.
+
+    Whoever asks first has the server read the new part of the conversation. The loop's next call would, if
+    nobody asked. What a look or ``later``, that next call, found cached is therefore cached for all of them.
+    """
+    found = [(usage.look_cached_tokens, usage.look_calls)]
+    found += [] if later is None or later.llm_calls != 1 else [(later.cached_tokens, 1)]
+    shared = max((cached // calls for cached, calls in found if cached and calls), default=0)
+    asked = {"answer": int(answers and bool(usage.answer_calls)), "look": usage.look_calls or 0}
+    parts = ("answer", "sample", "judge", "look")
+    left = usage.cached_tokens or 0
+    left -= sum(getattr(usage, f"{part}_cached_tokens") or 0 for part in parts)
+    changed: dict[str, Any] = {}
+    for part, calls in asked.items():
+        prompt, cached = (
+            getattr(usage, f"{part}_{kind}_tokens") or 0 for kind in ("prompt", "cached")
+        )
+        more = min(calls * shared, prompt) - cached
+        if calls and 0 < more <= left:
+            changed[f"{part}_cached_tokens"], left = cached + more, left - more
+    return replace(usage, **changed)
 
 
 def _judged(usage: Usage, verdict: Usage) -> Usage:

@@ -17,6 +17,7 @@ from suffice.costs.usage import CostReads, cost_matrix
 from suffice.errors import UsageError
 from suffice.loops.calls import AnswerSettings, answer_probe
 from suffice.loops.follow_up import ChainSettings, FollowUpPipeline, IterativeSettings
+from suffice.loops.query_loop import own_turns
 from suffice.loops.ranked import CumulativeSettings
 from suffice.loops.react import ReactPipeline, ReactSettings
 from suffice.measures.costs import cost_reads
@@ -33,6 +34,7 @@ from suffice.trace.rounds.records import (
     Round,
     Token,
     TopToken,
+    Usage,
 )
 
 LOOKS = ("sufficient_prob", "p_true", "gain_prob")
@@ -323,3 +325,40 @@ def test_the_answer_returned_is_the_one_of_the_best_look(recorded: list[Question
             prompt="in-loop", answer=best,
         )  # fmt: skip
         assert (answered.answer, answered.answer_round) == ("Oslo", at)
+
+
+def test_whoever_asks_first_pays_for_its_own_turn_alone() -> None:
+    """A conversation of 1,000 tokens grew by 150; the answer's turn has 40, each look's 30."""
+    measured = Usage(
+        prompt_tokens=1000 + 1190 + 2 * 1180,
+        cached_tokens=950 + 1000 + 2 * 1150,
+        answer_calls=1,
+        answer_prompt_tokens=1190,
+        answer_cached_tokens=1000,
+        look_calls=2,
+        look_prompt_tokens=2 * 1180,
+        look_cached_tokens=2 * 1150,
+    )
+    charged = own_turns(measured, None, answers=True)
+    assert charged.answer_cached_tokens == 1150
+    assert charged.look_cached_tokens == 2 * 1150
+    assert (charged.prompt_tokens, charged.cached_tokens) == (4550, 4250)
+    apart = own_turns(measured, None, answers=False)
+    assert apart == measured
+    first_look = replace(measured, answer_calls=0, look_cached_tokens=1000 + 1150)
+    later = Usage(llm_calls=1, prompt_tokens=1151, cached_tokens=1150)
+    assert own_turns(first_look, later, answers=True).look_cached_tokens == 2 * 1150
+    twice = replace(later, llm_calls=2)
+    assert own_turns(first_look, twice, answers=True).look_cached_tokens == 1000 + 1150
+
+
+def test_a_loop_never_counts_more_cached_than_it_had() -> None:
+    cold = Usage(
+        prompt_tokens=1000 + 1190,
+        cached_tokens=900,
+        answer_calls=1,
+        answer_prompt_tokens=1190,
+        answer_cached_tokens=900,
+    )
+    later = Usage(llm_calls=1, prompt_tokens=1151, cached_tokens=1150)
+    assert own_turns(cold, later, answers=True) == cold
