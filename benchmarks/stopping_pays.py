@@ -7,6 +7,7 @@ policy against the best fixed number of rounds at equal cost; and whether a sign
 
 from __future__ import annotations
 
+import math
 import sys
 import warnings
 from pathlib import Path
@@ -85,7 +86,7 @@ def rows_of(record: str) -> tuple[str, str, str]:
             f"{100 * found['mean_gain']:+.1f}",
             f"`{strongest[0]}` {_number(strongest[1]['r'])}",
             _number(together["r"]),
-            f"{', '.join(shown(found)) or 'none'} ({found['smallest']:.2f})",
+            f"{', '.join(shown(found)) or 'none'} ({found['smallest'] or math.nan:.2f})",
         ]
     return tuple(f"| {' | '.join(row)} |" for row in (what, likely, told))  # type: ignore[return-value]
 

@@ -331,18 +331,17 @@ def own_turns(usage: Usage, later: Usage | None, *, answers: bool) -> Usage:
     found = [(usage.look_cached_tokens, usage.look_calls)]
     found += [] if later is None or later.llm_calls != 1 else [(later.cached_tokens, 1)]
     shared = max((cached // calls for cached, calls in found if cached and calls), default=0)
-    asked = {"answer": int(answers and bool(usage.answer_calls)), "look": usage.look_calls or 0}
-    parts = ("answer", "sample", "judge", "look")
-    left = usage.cached_tokens or 0
-    left -= sum(getattr(usage, f"{part}_cached_tokens") or 0 for part in parts)
-    changed: dict[str, Any] = {}
-    for part, calls in asked.items():
+    left = (usage.cached_tokens or 0) - (usage.answer_cached_tokens or 0)
+    changed: dict[str, int] = {}
+    for part, calls in (("answer", int(answers)), ("look", usage.look_calls or 0)):
         prompt, cached = (
             getattr(usage, f"{part}_{kind}_tokens") or 0 for kind in ("prompt", "cached")
         )
         more = min(calls * shared, prompt) - cached
-        if calls and 0 < more <= left:
+        if 0 < more <= left:
             changed[f"{part}_cached_tokens"], left = cached + more, left - more
+            if part == "look":  # whose tokens are not among the round's own
+                changed["cached_tokens"] = (usage.cached_tokens or 0) - more
     return replace(usage, **changed)
 
 

@@ -330,8 +330,8 @@ def test_the_answer_returned_is_the_one_of_the_best_look(recorded: list[Question
 def test_whoever_asks_first_pays_for_its_own_turn_alone() -> None:
     """A conversation of 1,000 tokens grew by 150; the answer's turn has 40, each look's 30."""
     measured = Usage(
-        prompt_tokens=1000 + 1190 + 2 * 1180,
-        cached_tokens=950 + 1000 + 2 * 1150,
+        prompt_tokens=1000 + 1190,
+        cached_tokens=950 + 1000,
         answer_calls=1,
         answer_prompt_tokens=1190,
         answer_cached_tokens=1000,
@@ -340,16 +340,21 @@ def test_whoever_asks_first_pays_for_its_own_turn_alone() -> None:
         look_cached_tokens=2 * 1150,
     )
     charged = own_turns(measured, None, answers=True)
-    assert charged.answer_cached_tokens == 1150
-    assert charged.look_cached_tokens == 2 * 1150
-    assert (charged.prompt_tokens, charged.cached_tokens) == (4550, 4250)
-    apart = own_turns(measured, None, answers=False)
-    assert apart == measured
-    first_look = replace(measured, answer_calls=0, look_cached_tokens=1000 + 1150)
+    assert charged == replace(measured, answer_cached_tokens=1150)
+    assert own_turns(measured, None, answers=False) == measured
+    first_look = replace(
+        measured,
+        prompt_tokens=1000,
+        cached_tokens=950,
+        look_cached_tokens=1000 + 1150,
+        answer_calls=0,
+        answer_prompt_tokens=0,
+        answer_cached_tokens=0,
+    )
     later = Usage(llm_calls=1, prompt_tokens=1151, cached_tokens=1150)
-    assert own_turns(first_look, later, answers=True).look_cached_tokens == 2 * 1150
-    twice = replace(later, llm_calls=2)
-    assert own_turns(first_look, twice, answers=True).look_cached_tokens == 1000 + 1150
+    charged = own_turns(first_look, later, answers=True)
+    assert charged == replace(first_look, look_cached_tokens=2 * 1150, cached_tokens=800)
+    assert own_turns(first_look, replace(later, llm_calls=2), answers=True) == first_look
 
 
 def test_a_loop_never_counts_more_cached_than_it_had() -> None:
