@@ -1,8 +1,8 @@
 """Where stopping pays: one row a record, behind studies/results/stopping-pays.md.
 
 ``python -m benchmarks.stopping_pays RECORD ...`` prints three Markdown tables over all questions of each
-record: what its rounds bring and what fixed budgets, a proven policy and an oracle make of it; the likely
-policy against the best fixed number of rounds at equal cost; and whether a signal tells when going on pays.
+record: what its rounds bring and what fixed budgets, a proven policy and an oracle make of it; the policy
+that is chosen against the best fixed number of rounds at equal cost; and whether a signal tells when going on pays.
 """
 
 from __future__ import annotations
@@ -59,21 +59,22 @@ def rows_of(record: str) -> tuple[str, str, str]:
         *(proven.get(loss, "-") for loss in LOSSES),
         f"{100 * best:.1f} at {best_round:.2f}",
     ]
-    guess = choice["guess"]
-    likely = [name, cost.replace("_", " "), *["-"] * 5]
-    if guess:
-        measured = guess["measured"]
-        likely[2:] = [
-            f"`{guess['name']}`",
-            f"{measured['mean_rounds']:.2f}",
-            f"{100 * (1 - measured[cost] / costs[-1]):.1f}%",
-            _points(measured["delta_full"]),
-            " ".join(
-                f"{_points(one['gain'])} ({one['fixed']})"
-                for one in measured["against_fixed"]
-                if one["cost"] == cost
-            ),
-        ]
+    kind, measured = "proven", choice["measured"]
+    if choice["guess"] and not choice["promise"]:
+        kind, measured = "likely", choice["guess"]["measured"]
+    best_policy = [
+        name,
+        cost.replace("_", " "),
+        f"`{measured['name']}`, {kind}",
+        f"{measured['mean_rounds']:.2f}",
+        f"{100 * (1 - measured[cost] / costs[-1]):.1f}%",
+        _points(measured["delta_full"]),
+        " ".join(
+            f"{_points(one['gain'])} ({one['fixed']})"
+            for one in measured["against_fixed"] or ()
+            if one["cost"] == cost
+        ),
+    ]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = suffice.diagnose(traces).to_json()["gains"]
@@ -88,7 +89,7 @@ def rows_of(record: str) -> tuple[str, str, str]:
             _number(together["r"]),
             f"{', '.join(shown(found)) or 'none'} ({found['smallest'] or math.nan:.2f})",
         ]
-    return tuple(f"| {' | '.join(row)} |" for row in (what, likely, told))  # type: ignore[return-value]
+    return tuple(f"| {' | '.join(row)} |" for row in (what, best_policy, told))  # type: ignore[return-value]
 
 
 _TURNED = {"estimate": "estimate", "low": "high", "high": "low"}
@@ -129,7 +130,7 @@ def _number(estimate: dict[str, Any]) -> str:
 HEADS = (
     "record | questions | rounds as run | round 1 | all rounds | all over one | best fixed budget | proven "
     "at 2 points | proven at 5 points | oracle",
-    "record | cost | likely policy | rounds | saved | change to all rounds | over fixed-k at equal cost",
+    "record | cost | policy that is chosen | rounds | saved | change to all rounds | over fixed-k at equal cost",
     "record | questions | mean gain | strongest signal | all signals together | shown (smallest to be shown)",
 )
 
