@@ -1,8 +1,8 @@
 """Where stopping pays: one row a record, behind studies/results/stopping-pays.md.
 
 ``python -m benchmarks.stopping_pays RECORD ...`` prints three Markdown tables over all questions of each
-record: what its rounds bring and what fixed budgets, a proven policy and an oracle make of it; the policy
-that is chosen against the best fixed number of rounds at equal cost; and whether a signal tells when going on pays.
+record: what its rounds bring, and what fixed budgets, a proven policy and an oracle make of it; the chosen
+policy against the best fixed number of rounds at equal cost; whether a signal tells when going on pays.
 """
 
 from __future__ import annotations
@@ -62,12 +62,13 @@ def rows_of(record: str) -> tuple[str, str, str]:
     kind, measured = "proven", choice["measured"]
     if choice["guess"] and not choice["promise"]:
         kind, measured = "likely", choice["guess"]["measured"]
+    paid = measured["mean_rounds" if cost == "rounds" else cost]
     best_policy = [
         name,
         cost.replace("_", " "),
         f"`{measured['name']}`, {kind}",
         f"{measured['mean_rounds']:.2f}",
-        f"{100 * (1 - measured[cost] / costs[-1]):.1f}%",
+        f"{100 * (1 - paid / costs[-1]):.1f}%",
         _points(measured["delta_full"]),
         " ".join(
             f"{_points(one['gain'])} ({one['fixed']})"
@@ -130,7 +131,7 @@ def _number(estimate: dict[str, Any]) -> str:
 HEADS = (
     "record | questions | rounds as run | round 1 | all rounds | all over one | best fixed budget | proven "
     "at 2 points | proven at 5 points | oracle",
-    "record | cost | policy that is chosen | rounds | saved | change to all rounds | over fixed-k at equal cost",
+    "record | cost | chosen policy | rounds | saved | change to all rounds | over fixed-k at equal cost",
     "record | questions | mean gain | strongest signal | all signals together | shown (smallest to be shown)",
 )
 
