@@ -16,7 +16,7 @@ _PIECES = (
     *("Action", "Action:", "Action\n", "action 1 ", "next action ", "Thought: ", "\nobservation", "Search["),
     *("Search ", "Finish ", "Answer:", "\nanswer", "Confidence:", "Rating: ", "<STOP>", "Decision:", "yes/"),
     *("step 1: ", "the proposed ", "will enforce ", "and ", "not (", "calibrated(", "1 < "),
-    *("</think>", "\x1b[31m"),
+    *("</think>", "\x1b[31m", "a b "),
 )  # fmt: skip
 _FRAMES = (
     ("Action:", "x"),

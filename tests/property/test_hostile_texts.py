@@ -179,18 +179,3 @@ def test_similarity_is_that_of_difflib(one: str, other: str) -> None:
 def test_similarity_reads_a_stated_part_of_an_answer() -> None:
     same = "ab" * (MAX_COMPARED // 2)
     assert matching_characters(f"{same}x", f"{same}y") == 1.0
-
-
-@pytest.mark.parametrize(
-    ("name", "piece"),
-    [
-        ("plan", "{'a': 'b\\"),
-        ("action", "."),
-        ("action", "1. "),
-        ("rating", "\n"),
-        ("similarity", "a b "),
-    ],
-)
-def test_a_hundred_thousand_letters_that_once_had_no_end(name: str, piece: str) -> None:
-    text = piece * (MAX_REPLY_LETTERS // len(piece))
-    assert min(_seconds(READERS[name], text) for _ in range(2)) < SECONDS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -19,7 +18,7 @@ from suffice.policies.micp.micp_settings import StopOn
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.sampled_answers import read_samples
 from suffice.policies.micp.stage2 import Sampled, Stage2, calibrate, evaluate_stops
-from suffice.scoring import Match, normalize_answer
+from suffice.scoring import Match
 from suffice.signals.signal_table import signal_table
 from suffice.stats.conformal import Threshold, lower_rank, tied_threshold
 from suffice.testing.traces import sampled_records, to_trace_set
@@ -77,23 +76,6 @@ def left_out(
 
 
 @settings(deadline=None, max_examples=examples(250))
-@given(
-    data=populations(),
-    alpha=st.sampled_from(ALPHAS),
-    levels=st.lists(st.sampled_from(LEVELS), min_size=3, max_size=3),
-)
-def test_corrected_keeps_its_promise_on_every_population(
-    data: Sampled, alpha: Fraction, levels: list[Fraction]
-) -> None:
-    """Whatever the dependence of rounds, the ties and the levels, overspending ones included.
-
-    n questions drawn from n + 1 and tested on the last: every exchangeable law is a mixture of these.
-    """
-    chosen = tuple(levels[: data.rounds - 1])
-    assert sum(left_out(data, alpha, chosen, "corrected")) <= float(alpha) + 1e-12
-
-
-@settings(deadline=None, max_examples=examples(120))
 @given(
     data=populations(),
     alpha=st.sampled_from(ALPHAS),
@@ -218,22 +200,3 @@ def test_coverage_is_what_the_answer_sets_hold(
             for sample in each.samples or ()
         )
         assert found.covered[index] == (held or (answers.cannot_answer and not sampled))
-
-
-@settings(deadline=None, max_examples=examples(100), suppress_health_check=list(HealthCheck))
-@given(records=recorded(), policy=policies())
-def test_sets_never_shrink_when_the_threshold_falls(
-    records: list[QuestionRecord], policy: MiCPPolicy
-) -> None:
-    policy = replace(policy, clusters=Clusters())
-    for record in records:
-        sets = [
-            {
-                normalize_answer(each.answer)
-                for each in replace(policy, final=final)
-                .answer_set(record.rounds, stopped=False)
-                .answers
-            }
-            for final in (1.0, 0.5, 0.25, 0.1, -math.inf)
-        ]
-        assert all(small <= large for small, large in itertools.pairwise(sets))

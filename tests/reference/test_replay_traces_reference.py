@@ -61,32 +61,6 @@ def test_routes_give_the_published_exact_match() -> None:
         assert found == pytest.approx(published, abs=1e-9), kind
 
 
-def test_self_consistency_of_the_ollama_log() -> None:
-    """Rounds end where that study's loop stopped, so an agreement never reached is beyond them."""
-    traces = traces_of("abrag_hotpotqa_ollama")
-    rule = "self_consistency >= 0.9"
-    found = replayed(traces, rules=(rule,)).policies[0]
-    values, _ = traces.stored_signal("self_consistency")
-    stops, beyond = [], 0
-    for row, last in zip(values.tolist(), traces.last_rounds.tolist(), strict=True):
-        fires = [t + 1 for t in range(last) if row[t] >= 0.9]
-        stops.append(fires[0] if fires else last)
-        beyond += not fires and last < traces.n_rounds
-    assert found.stops.tolist() == stops
-    assert found.beyond_record == beyond
-    assert 1.0 < found.mean_rounds < 3.0
-
-
-def test_beyond_record_counts_what_a_less_eager_policy_lacks() -> None:
-    for name in ("abrag_hotpotqa_ollama", "abrag_hotpotqa_local"):
-        traces = traces_of(name)
-        result = replayed(traces, "fixed-1", "fixed-3")
-        one, three = result.policies
-        assert one.beyond_record == 0
-        assert three.beyond_record == int((traces.last_rounds < 3).sum()) > 50
-        assert any(note.startswith("fixed-3: ") for note in result.notes)
-
-
 def test_a_real_trace_pays_its_samples_only_when_read() -> None:
     traces = traces_of("hotpotqa_qwen1.5b")
     result = replayed(traces, "fixed-5")
