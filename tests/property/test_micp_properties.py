@@ -7,7 +7,6 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
@@ -20,7 +19,7 @@ from suffice.policies.micp.sampled_answers import read_samples
 from suffice.policies.micp.stage2 import Sampled, Stage2, calibrate, evaluate_stops
 from suffice.scoring import Match
 from suffice.signals.signal_table import signal_table
-from suffice.stats.conformal import Threshold, lower_rank, tied_threshold
+from suffice.stats.conformal import Threshold
 from suffice.testing.traces import sampled_records, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, Round
 
@@ -99,30 +98,6 @@ def test_corrected_spends_on_each_part_what_it_accounts_for(
         assert lost <= float(alpha - budget) + 1e-12
     else:
         assert lost == 0.0  # overspent: the levels are scaled down and nothing is left
-
-
-@settings(deadline=None, max_examples=examples(300))
-@given(
-    values=st.lists(
-        st.one_of(st.sampled_from([math.nan, 0.0, 0.5, 1.0]), st.floats(0, 1)),
-        min_size=1,
-        max_size=12,
-    ),
-    level=st.sampled_from(LEVELS[1:]),
-)
-def test_a_tied_threshold_fires_on_its_share_exactly(values: list[float], level: Fraction) -> None:
-    """Of n + 1 exchangeable defined values floor(level (n + 1)) fire, ties and all; never more."""
-    n = len(values) - 1
-    fired = 0.0
-    for index, value in enumerate(values):
-        others = np.array(values[:index] + values[index + 1 :])
-        found = tied_threshold(others, level, randomised=True)
-        fired += found.share if value == found.value else float(value < found.value)
-    rank = lower_rank(level, n)
-    defined = sum(not math.isnan(each) for each in values)
-    if rank <= n and (rank < defined or defined == len(values)):
-        assert fired == pytest.approx(rank)
-    assert fired <= rank + 1e-12
 
 
 # --- replay and live ----------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from suffice.policies.micp.stage2 import (
     evaluate,
     search_allocations,
 )
-from suffice.stats.conformal import Threshold, exact_level, lower_rank, tied_threshold
+from suffice.stats.conformal import Threshold
 
 PRESETS: tuple[Preset, ...] = ("published", "corrected")
 NEVER = (-math.inf, 0.0)
@@ -330,19 +330,6 @@ def test_the_search(
 
 
 # --- worked cases ---------------------------------------------------------------------------------
-def test_nine_questions_four_of_them_unanimous() -> None:
-    """METHODS: |U_t| = 9, alpha_t = 0.3: v = 0, a stop at entropy 0 with probability 3/5."""
-    entropies = np.array([0.0] * 4 + [0.3, 0.4, 0.5, 0.6, 0.7])
-    found = tied_threshold(entropies, Fraction(3, 10), randomised=True)
-    assert (found.value, found.share) == (0.0, 3 / 5)
-    assert tied_threshold(entropies, Fraction(3, 10), randomised=False) == Threshold(0.0)
-    draws = np.array([0.0, 0.59, 0.6, 0.99])
-    assert found.fires(np.zeros(4), draws).tolist() == [True, True, False, False]
-
-
-def test_levels_are_exact_decimals() -> None:
-    assert math.floor(0.29 * 100) == 28  # in floats
-    assert lower_rank(exact_level(0.29), 99) == 29
 
 
 def test_a_budget_divided_by_hand() -> None:
@@ -370,17 +357,3 @@ def test_a_budget_divided_by_hand() -> None:
 
 
 # --- outside truth: order statistics of uniform scores are Beta ----------------------------------
-@pytest.mark.parametrize(("level", "n"), [("0.1", 30), ("0.3", 9), ("0.05", 100)])
-def test_miss_rate_is_that_of_a_beta_distribution(level: str, n: int) -> None:
-    """Stops take a share Beta(k, n + 1 - k) of continuous scores, k = floor(alpha (n + 1))."""
-    rng, draws = np.random.default_rng(2), 20_000
-    k = math.floor(Fraction(level) * (n + 1))
-    found = np.array(
-        [
-            tied_threshold(rng.random(n), Fraction(level), randomised=True).value
-            for _ in range(draws)
-        ]
-    )
-    variance = k * (n + 1 - k) / ((n + 1) ** 2 * (n + 2))
-    assert abs(found.mean() - k / (n + 1)) < 4 * math.sqrt(variance / draws)
-    assert found.var() == pytest.approx(variance, rel=0.05)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 
 import pytest
@@ -14,10 +13,7 @@ from suffice.signals.samples import (
     SELF_CONSISTENCY,
     TOP_CLUSTER_CONFIDENCE,
     SampleCluster,
-    entropy_of_counts,
-    entropy_signal,
     sample_clusters,
-    top_cluster_signal,
 )
 from suffice.trace.rounds.records import LoopView, Round
 
@@ -42,19 +38,6 @@ def test_ends_are_exact() -> None:
     for size in range(2, 40):
         assert NORMALIZED_ENTROPY(view(*["w"] * size)) == 0.0
         assert NORMALIZED_ENTROPY(view(*(f"w{i}" for i in range(size)))) == 1.0
-
-
-@pytest.mark.parametrize("samples", [(), ("w",), ("", ""), ("", "!", "the")])
-def test_one_sample_or_none_parsed_leaves_entropy_and_top_undefined(samples: tuple[str]) -> None:
-    assert math.isnan(NORMALIZED_ENTROPY(view(*samples)))
-    assert math.isnan(TOP_CLUSTER_CONFIDENCE(view(*samples)))
-
-
-def test_unparsed_samples_are_a_cluster_but_never_the_top_one() -> None:
-    samples = view("", "", "!", "oslo")
-    assert TOP_CLUSTER_CONFIDENCE(samples) == 0.25
-    assert NORMALIZED_ENTROPY(samples) == entropy_of_counts((3, 1))
-    assert SELF_CONSISTENCY(samples) == 0.75
 
 
 def test_by_string_samples_that_normalise_alike_are_one() -> None:
@@ -89,18 +72,6 @@ def test_samples_that_were_not_clustered_say_what_to_type() -> None:
     with pytest.raises(DataError, match="suffice signals TRACES --encoder minilm") as found:
         sample_clusters(finished("Oslo", "Rome"), "embedding")
     assert found.value.column == "sample_clusters"
-
-
-def test_signals_by_meaning_read_the_recorded_clusters() -> None:
-    entropy, top = entropy_signal("embedding"), top_cluster_signal("embedding")
-    told = view("Oslo", "Oslo city", "Rome", "Roma", clusters=(0, 0, 2, 2))
-    assert entropy(told) == 0.5  # ln 2 / ln 4
-    assert top(told) == 0.5
-    assert NORMALIZED_ENTROPY(told) == 1.0
-    assert entropy(view("a b", "c d", clusters=(0, 0))) == 0.0
-    for signal in (entropy, top):
-        assert "sample_clusters" in signal.needs
-        assert signal.direction == {entropy: "low", top: "high"}[signal]
 
 
 def test_blanks_are_those_of_python() -> None:

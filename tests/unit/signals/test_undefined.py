@@ -36,6 +36,11 @@ def has(*passages: Passage, answer: str = "Oslo") -> Round:
         ("answer_in_evidence", [has(A, answer="No.")], "yes, no or empty"),
         ("answer_token_margin", [Round(answer="Oslo")], "its tokens were not recorded"),
         ("margin_min", [Round(answer="Oslo", tokens=(Token("Bergen", -1.0),))], "no 'Answer:'"),
+        (
+            "margin_min",
+            [Round(answer="A", tokens=(Token("A", -1.0),), answer_starts=2)],
+            "nothing follows",
+        ),
         ("normalized_entropy", [Round(answer="", samples=("Oslo",))], "only one sample"),
         ("verbalized_confidence", [Round(answer="")], "no rating from 1 to 5"),
         ("retrieval_gap", [Round(answer="", candidate_scores=(1.0,))], "only one candidate"),

@@ -9,7 +9,6 @@ import pytest
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.stats.p_values import holm
 from suffice.stats.simultaneous import (
     SimultaneousBand,
     paired_p_values,
@@ -111,21 +110,6 @@ def test_paired_p_values_are_those_of_scipy() -> None:
     np.testing.assert_allclose(paired_p_values(first - second), expected, rtol=1e-8)
     assert expected.min() < 1e-4
     assert expected.max() > 0.5
-
-
-def test_holm_keeps_the_order_and_raises_each() -> None:
-    generator = np.random.default_rng(8)
-    for _ in range(100):
-        p = np.round(generator.random(12) ** 4, 3)  # with ties
-        adjusted = holm(p)
-        assert (adjusted >= p).all()
-        assert (adjusted <= 1).all()
-        order = np.argsort(p, kind="stable")
-        assert (np.diff(adjusted[order]) >= 0).all()
-        smaller = p.copy()
-        smaller[3] /= 2
-        assert (holm(smaller) <= adjusted + 1e-15).all()  # less evidence against, never more
-    assert holm(np.empty(0)).shape == (0,)
 
 
 def test_so_many_questions_find_a_difference_as_often_as_promised() -> None:
