@@ -46,7 +46,6 @@ LONGEST = (
     "docs/test_docs.py",
     "architecture/test_environments.py",
     "e2e/test_budgeted.py",
-    "e2e/test_model_signals.py",
     "faults/test_choice_folder.py",
 )
 ORDER = {

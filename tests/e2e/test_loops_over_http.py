@@ -7,9 +7,7 @@ import json
 import re
 import shutil
 import socket
-import sqlite3
 import subprocess
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -61,14 +59,3 @@ def test_curl_lines_of_the_page_are_answered_as_printed(tmp_path: Path) -> None:
             loop = reply.get("id", loop)
             for name, value in json.loads(printed or "{}").items():
                 assert reply[name] == value or value == "...", (block, name, reply)
-
-
-def test_what_is_acknowledged_is_committed(tmp_path: Path) -> None:
-    """What a kill finds, without one: tests of faults have the kill."""
-    with listening(tmp_path / "record") as port:
-        loop = post(port, "/v1/loops", {"question": "Where was Ibsen born?"})["id"]
-        for number in (1, 2):
-            post(port, f"/v1/loops/{loop}/rounds", {"round": number, "answer": f"{number}"})
-            with closing(sqlite3.connect(tmp_path / "record" / "record.db")) as database:
-                contents = database.execute("SELECT content FROM rounds").fetchall()
-            assert [json.loads(content)["answer"] for (content,) in contents][-1] == f"{number}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,11 +22,6 @@ def url() -> Iterator[str]:
 def client(url: str) -> Iterator[Any]:
     with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as asking:
         yield asking
-
-
-def test_models(client: Any) -> None:
-    assert [model.id for model in client.models.list()] == ["suffice/two", "suffice/stable"]
-    assert client.models.retrieve("suffice/two").owned_by == "suffice"
 
 
 def test_chat_completions(client: Any) -> None:
@@ -107,25 +101,6 @@ def test_responses_streamed(client: Any) -> None:
         for _ in helped:
             pass
         assert helped.get_final_response().output_text == "Skien, Norway"
-
-
-def test_asynchronously_and_side_by_side(url: str) -> None:
-    async def ask() -> list[str]:
-        async with openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as asking:
-
-            async def chat() -> str:
-                stream = await asking.chat.completions.create(
-                    model="suffice/two", messages=MESSAGES, stream=True
-                )
-                return "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
-
-            async def respond() -> str:
-                reply = await asking.responses.create(model="suffice/stable", input=QUESTION)
-                return str(reply.output_text)
-
-            return await asyncio.gather(*(one() for one in (chat, respond) for _ in range(4)))
-
-    assert asyncio.run(ask()) == ["Skien, Norway"] * 8
 
 
 def test_errors_are_the_clients_own(client: Any) -> None:

@@ -132,16 +132,3 @@ def test_a_run_ends_before_its_last_share_is_spent() -> None:
     }
     assert min(shares) == 1 / 6
     assert max(shares) == 1.0
-
-
-def test_without_the_remaining_share_only_a_contradiction_retrieves() -> None:
-    """R <= 1 there, so c >= 0.269: why the published ablation hardly reads a document."""
-    chosen = published(risk=RiskModel(remaining=0.0))
-    by_conflict: dict[float, set[PlanAction]] = {0.0: set(), 1.0: set()}
-    for confidence, conflict in states(chosen):
-        by_conflict[conflict].add(chosen_action(chosen, confidence, conflict, may_retrieve=True))
-    assert by_conflict == {0.0: {PlanAction.ASK}, 1.0: {PlanAction.RETRIEVE}}
-    silent = published(risk=RiskModel(remaining=0.0), kappa=1.0, order="replan-first")
-    assert PlanAction.REPLAN in {each.action for each in silent.unreachable}
-    quiet = published(risk=RiskModel(remaining=0.0), order="replan-first")
-    assert PlanAction.RETRIEVE in {each.action for each in quiet.unreachable}

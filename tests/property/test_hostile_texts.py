@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import difflib
 import gc
+import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from itertools import cycle
 from pathlib import Path
 from time import process_time
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from studies.hidden_constraints.checker import plan_steps
 from studies.hidden_constraints.judge import read_verdict
-from tests.hostile import hostile_texts
+from tests.properties import examples
 
 from suffice import scoring
 from suffice.contracts import MAX_REPLY_LETTERS
@@ -181,16 +183,91 @@ def test_similarity_reads_a_stated_part_of_an_answer() -> None:
     assert matching_characters(f"{same}x", f"{same}y") == 1.0
 
 
-@pytest.mark.parametrize(
-    ("name", "piece"),
-    [
-        ("plan", "{'a': 'b\\"),
-        ("action", "."),
-        ("action", "1. "),
-        ("rating", "\n"),
-        ("similarity", "a b "),
-    ],
+PIECES = st.sampled_from(
+    [*'{}[]()"\'`,:;\\/#*+-=&|<>“”’\n\t 1a', '"plan"', '"constraints"', "decisions", "WILL", "1) ", "2) ",
+     "//", "/*", "*/", "```", '"""', "true", "None", "&quot;", "\\u12", "\\ud800", "</think>", "Step 1:",
+     "{'a': ["]
+)  # fmt: skip
+REPLIES = st.one_of(
+    st.text(max_size=300),
+    st.text(alphabet=st.characters(), max_size=50),
+    st.lists(PIECES, max_size=80).map("".join),
 )
-def test_a_hundred_thousand_letters_that_once_had_no_end(name: str, piece: str) -> None:
-    text = piece * (MAX_REPLY_LETTERS // len(piece))
-    assert min(_seconds(READERS[name], text) for _ in range(2)) < SECONDS
+WORDS = st.text(alphabet="abc _-.é\"'\\\n", max_size=30).map(lambda text: f"w{text}w")
+
+
+@settings(max_examples=examples(400), deadline=None)
+@given(REPLIES)
+def test_any_reply_is_read_or_is_a_failure(text: str) -> None:
+    found = parse_plan(text)
+    assert (found.parsed is None) == (found.failure is not None) == (not found.plan)
+    json.dumps(
+        [found.plan, found.constraints, [each.reason for each in found.decisions]],
+        ensure_ascii=False,
+    ).encode()
+    step = parse_candidate(text)
+    assert step == " ".join(step.split())
+    assert len(step) <= 400
+    assert parse_yes_no(text) in (True, False, None)
+    assert all(each == " ".join(each.split()) != "" for each in plan_steps(text))
+
+
+@given(
+    st.lists(WORDS, max_size=3, unique=True),
+    st.lists(st.tuples(WORDS, st.booleans(), WORDS), max_size=3),
+    WORDS,
+    st.sampled_from([None, 2]),
+)
+def test_right_json_is_read_as_json_and_in_a_fence_to_the_same(
+    constraints: list[str], decisions: list[tuple[str, bool, str]], plan: str, indent: int | None
+) -> None:
+    said = {
+        "constraints": constraints,
+        "decisions": [
+            {"constraint": name, "decision": "WILL_ENFORCE" if will else "CANNOT_ENFORCE", "reason": why}
+            for name, will, why in decisions
+        ],
+        "plan": plan,
+    }  # fmt: skip
+    text = json.dumps(said, indent=indent)
+    found, fenced = parse_plan(text), parse_plan(f"Here:\n```json\n{text}\n```\n")
+    assert (found.parsed, fenced.parsed) == ("json", "repaired")
+    assert found.plan == fenced.plan == plan
+    assert found.constraints == fenced.constraints
+    assert found.decisions == fenced.decisions
+    assert [each.enforced for each in found.decisions] == [will for _, will, _ in decisions]
+
+
+_PIECES = (
+    *".,;:=-><#*_`|'\"\\/()[]{}0a",
+    *(" ", "\n", "\r", "\t", "\r\n", " \n", "\x00"),
+    *("\u2028", "\ud800", "İ", "Σ", "a\u0301", "\u202e", "😀"),
+    *("1. ", "1) ", "1.1", "2) 1) ", "e9", "-1 ", "x.x", "a, ", "a: ", "(a) ", "the ", "n't ", "not ", "- "),
+    *("{'a': 'b\\", "{'a':", '{"plan":"', '["a", ', '":', '",', '" ', '"\n', "'a' + ", '"""'),
+    *("{}", "((", "\\u12"),
+    *("//", "/*", "*/", "&quot;", "```", "~~~\n", "# ", "\n- ", "\n\n", "https://"),
+    *("Action", "Action:", "Action\n", "action 1 ", "next action ", "Thought: ", "\nobservation", "Search["),
+    *("Search ", "Finish ", "Answer:", "\nanswer", "Confidence:", "Rating: ", "<STOP>", "Decision:", "yes/"),
+    *("step 1: ", "the proposed ", "will enforce ", "and ", "not (", "calibrated(", "1 < "),
+    *("</think>", "\x1b[31m", "a b "),
+)  # fmt: skip
+_FRAMES = (
+    ("Action:", "x"),
+    ("Action: Search\nAction Input:", "!"),
+    ("{'plan': '", "'}"),
+    ("```json\n", "]"),
+    ("Answer:", "Action: Search[a]"),
+    ("Rating: 1", "!"),
+)
+_WORST = ("{'a': 'b\\", ".", "\n", " ", "1. ", "İ")
+
+
+def hostile_texts(length: int, *, all_of_them: bool = True) -> Mapping[str, str]:
+    """Texts of about that many letters, by what they repeat: each alone and in a frame."""
+    pieces = _PIECES if all_of_them else _WORST
+    texts = {repr(piece): (piece * (length // len(piece) + 1))[:length] for piece in pieces}
+    framed = {
+        f"{head!r} {name} {tail!r}": f"{head}{text}{tail}"
+        for (name, text), (head, tail) in zip(texts.items(), cycle(_FRAMES), strict=False)
+    }
+    return {**texts, **framed}

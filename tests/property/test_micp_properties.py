@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
@@ -19,9 +17,9 @@ from suffice.policies.micp.micp_settings import StopOn
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.sampled_answers import read_samples
 from suffice.policies.micp.stage2 import Sampled, Stage2, calibrate, evaluate_stops
-from suffice.scoring import Match, normalize_answer
+from suffice.scoring import Match
 from suffice.signals.signal_table import signal_table
-from suffice.stats.conformal import Threshold, lower_rank, tied_threshold
+from suffice.stats.conformal import Threshold
 from suffice.testing.traces import sampled_records, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, Round
 
@@ -82,23 +80,6 @@ def left_out(
     alpha=st.sampled_from(ALPHAS),
     levels=st.lists(st.sampled_from(LEVELS), min_size=3, max_size=3),
 )
-def test_corrected_keeps_its_promise_on_every_population(
-    data: Sampled, alpha: Fraction, levels: list[Fraction]
-) -> None:
-    """Whatever the dependence of rounds, the ties and the levels, overspending ones included.
-
-    n questions drawn from n + 1 and tested on the last: every exchangeable law is a mixture of these.
-    """
-    chosen = tuple(levels[: data.rounds - 1])
-    assert sum(left_out(data, alpha, chosen, "corrected")) <= float(alpha) + 1e-12
-
-
-@settings(deadline=None, max_examples=examples(120))
-@given(
-    data=populations(),
-    alpha=st.sampled_from(ALPHAS),
-    levels=st.lists(st.sampled_from(LEVELS), min_size=3, max_size=3),
-)
 def test_corrected_spends_on_each_part_what_it_accounts_for(
     data: Sampled, alpha: Fraction, levels: list[Fraction]
 ) -> None:
@@ -117,30 +98,6 @@ def test_corrected_spends_on_each_part_what_it_accounts_for(
         assert lost <= float(alpha - budget) + 1e-12
     else:
         assert lost == 0.0  # overspent: the levels are scaled down and nothing is left
-
-
-@settings(deadline=None, max_examples=examples(300))
-@given(
-    values=st.lists(
-        st.one_of(st.sampled_from([math.nan, 0.0, 0.5, 1.0]), st.floats(0, 1)),
-        min_size=1,
-        max_size=12,
-    ),
-    level=st.sampled_from(LEVELS[1:]),
-)
-def test_a_tied_threshold_fires_on_its_share_exactly(values: list[float], level: Fraction) -> None:
-    """Of n + 1 exchangeable defined values floor(level (n + 1)) fire, ties and all; never more."""
-    n = len(values) - 1
-    fired = 0.0
-    for index, value in enumerate(values):
-        others = np.array(values[:index] + values[index + 1 :])
-        found = tied_threshold(others, level, randomised=True)
-        fired += found.share if value == found.value else float(value < found.value)
-    rank = lower_rank(level, n)
-    defined = sum(not math.isnan(each) for each in values)
-    if rank <= n and (rank < defined or defined == len(values)):
-        assert fired == pytest.approx(rank)
-    assert fired <= rank + 1e-12
 
 
 # --- replay and live ----------------------------------------------------------------------------
@@ -218,22 +175,3 @@ def test_coverage_is_what_the_answer_sets_hold(
             for sample in each.samples or ()
         )
         assert found.covered[index] == (held or (answers.cannot_answer and not sampled))
-
-
-@settings(deadline=None, max_examples=examples(100), suppress_health_check=list(HealthCheck))
-@given(records=recorded(), policy=policies())
-def test_sets_never_shrink_when_the_threshold_falls(
-    records: list[QuestionRecord], policy: MiCPPolicy
-) -> None:
-    policy = replace(policy, clusters=Clusters())
-    for record in records:
-        sets = [
-            {
-                normalize_answer(each.answer)
-                for each in replace(policy, final=final)
-                .answer_set(record.rounds, stopped=False)
-                .answers
-            }
-            for final in (1.0, 0.5, 0.25, 0.1, -math.inf)
-        ]
-        assert all(small <= large for small, large in itertools.pairwise(sets))

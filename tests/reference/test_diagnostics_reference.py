@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from suffice.evaluation.diagnose.diagnosis import selective
 from suffice.evaluation.diagnose.signal_diagnostics import diagnose
-from suffice.evaluation.settings import DiagnosisSettings
-from suffice.measures.measures import Measures
-from suffice.signals.signal_table import signal_table
+from suffice.evaluation.replay.compare import compare
+from suffice.evaluation.replay.results import ReplayResult
+from suffice.evaluation.settings import ComparisonSettings, DiagnosisSettings
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.trace_set import TraceSet
 
@@ -45,29 +45,6 @@ def test_single_signals_of_ab_rag(log: str) -> None:
         assert [flag.kind for flag in signal["flags"]] == ["look_ahead_unchecked"]
 
 
-def test_selective_prediction_of_ab_rag() -> None:
-    """Conf at the last recorded round of the Ollama log: AUROC 0.644; 155 above 0.6, 45 below."""
-    traces = traces_of("abrag_hotpotqa_ollama")
-    weights = {"self_consistency": 0.70, "evidence_consistency": 0.05, "rerank_variance": 0.25}
-    table = signal_table(traces, weights)
-    rows, last = np.arange(traces.n_questions), traces.last_rounds - 1
-    confidence = sum(
-        (weight * table.signal(name)[rows, last] for name, weight in weights.items()),
-        start=np.zeros(traces.n_questions),
-    )
-    scored = Measures(traces).scores()
-    at_stop = {
-        "em": scored.em[rows, last],
-        "f1": scored.f1[rows, last],
-        "abstained": np.zeros(traces.n_questions, bool),
-    }
-    found = selective(confidence, at_stop, DiagnosisSettings(threshold=0.6, resamples=20))
-    assert found["auroc"].estimate == pytest.approx(0.644, abs=0.0005)
-    assert (found["above"]["questions"], found["below"]["questions"]) == (155, 45)
-    assert found["above"]["em"].estimate == pytest.approx(0.516, abs=0.0005)
-    assert found["below"]["em"].estimate == pytest.approx(0.222, abs=0.0005)
-
-
 def test_the_verbalized_confidence_of_a_small_model_has_collapsed() -> None:
     settings = DiagnosisSettings(signals=("verbalized_confidence",), resamples=20)
     (signal,) = diagnose(traces_of("hotpotqa_qwen1.5b"), settings).signals
@@ -76,3 +53,49 @@ def test_the_verbalized_confidence_of_a_small_model_has_collapsed() -> None:
         assert part["concentration"]["mode_share"] > 0.99
         assert part["concentration"]["entropy_nats"] < 0.05
     assert signal["parts"]["eval"]["auroc"].estimate is None
+
+
+# EM in percent of no retrieval, one retrieval, iterative retrieval (traces/README.md)
+PUBLISHED_EM = {
+    "hotpotqa": (27.6, 36.2, 41.6),
+    "2wiki": (26.6, 28.0, 36.2),
+    "musique": (9.0, 11.2, 16.0),
+    "nq": (31.2, 32.4, 34.2),
+    "trivia": (63.2, 60.0, 60.8),
+    "squad": (14.4, 24.0, 23.4),
+}
+
+
+def replayed(
+    traces: TraceSet, *policies: str, rules: tuple[str, ...] = (), baseline: str | None = None
+) -> ReplayResult:
+    settings = ComparisonSettings(policies=policies, rules=rules, baseline=baseline, resamples=20)
+    return compare(traces, settings).result
+
+
+def test_routes_give_the_published_exact_match() -> None:
+    whole = traces_of("routes_llama8b_dev")
+    kinds = [question.type or "" for question in whole.questions]
+    assert set(Counter(kinds).values()) == {500}
+    for kind in sorted(set(kinds)):
+        (published,) = [em for name, em in PUBLISHED_EM.items() if name in kind.lower()]
+        part = whole.take(np.array([each == kind for each in kinds]))
+        result = compare(
+            part,
+            ComparisonSettings(
+                policies=("fixed-1", "fixed-2", "fixed-3"), split=None, resamples=20
+            ),
+        ).result
+        found = [100 * (each.em or 0.0) for each in result.policies]
+        assert result.questions == 500
+        assert found == pytest.approx(published, abs=1e-9), kind
+
+
+def test_a_real_trace_pays_its_samples_only_when_read() -> None:
+    traces = traces_of("hotpotqa_qwen1.5b")
+    result = replayed(traces, "fixed-5")
+    fixed = result.policies[0].costs
+    assert (fixed["llm_calls"], round(fixed["prompt_tokens"] or 0)) == (1.0, 971)
+    reading = replayed(traces, rules=("self_consistency >= 0.8 and round >= 5",)).policies[0]
+    assert reading.costs["llm_calls"] == 21.0  # five samples in rounds 1 to 4, and one answer
+    assert reading.mean_rounds == 5.0

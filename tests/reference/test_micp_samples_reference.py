@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
 from suffice.contracts import Clusters
+from suffice.policies.method import Preset
+from suffice.policies.micp.micp_settings import GRIDS, OBJECTIVES, Grid
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_filter import fit_filter, retention
 from suffice.policies.micp.sampled_answers import read_samples
-from suffice.policies.micp.stage2 import calibrate, evaluate
+from suffice.policies.micp.stage2 import (
+    Sampled,
+    budget_spent,
+    calibrate,
+    evaluate,
+    search_allocations,
+)
 from suffice.scoring import answer_form, normalize_answer
 from suffice.signals.known_signals import SIGNALS
 from suffice.signals.signal_table import signal_table
@@ -213,3 +223,334 @@ def test_samples_of_a_real_model_are_unanimous_too_often(qwen_traces: Path) -> N
     ] * 4  # idle: shares go to the answer set
     assert evaluate(data, strict).answer_rate == 0.0
     assert evaluate(data, lots).answer_rate > 0.2
+
+
+PRESETS: tuple[Preset, ...] = ("published", "corrected")
+NEVER = (-math.inf, 0.0)
+
+
+# --- the twin: thresholds ------------------------------------------------------------------------
+@dataclass
+class Q:
+    """A question: entropy, draw and best right confidence so far (None: none yet) of each round."""
+
+    entropy: list[float]
+    best: list[float | None]
+    draws: list[float]
+    stopped: int = 0  # 1-based; 0: by no rule
+    running: bool = True
+
+    def fires(self, t: int, threshold: tuple[float, float]) -> bool:
+        value, share = threshold
+        if math.isnan(self.entropy[t]):
+            return False
+        if self.entropy[t] == value:
+            return self.draws[t] < share
+        return self.entropy[t] < value
+
+
+@dataclass
+class Found:
+    stops: list[tuple[float, float]] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    levels: list[Fraction] = field(default_factory=list)
+    spent: Fraction = Fraction(0)
+
+
+def kth(values: list[float], k: int) -> float:
+    return sorted(values, key=lambda each: (math.isnan(each), each))[k - 1]
+
+
+def threshold_of(values: list[float], level: Fraction, *, lots: bool) -> tuple[float, float]:
+    rank = min(math.floor(level * (len(values) + 1)), len(values))
+    if rank == 0:
+        return NEVER
+    value = kth(values, rank)
+    if math.isnan(value):  # more may be stopped than are defined: stop those
+        defined = [each for each in values if not math.isnan(each)]
+        return (math.nextafter(max(defined), math.inf), 0.0) if defined else NEVER
+    if not lots:
+        return value, 0.0
+    below = sum(each < value for each in values)
+    equal = sum(each == value for each in values)
+    return value, (rank - below) / (equal + 1)
+
+
+def rounds_of(
+    questions: list[Q], levels: list[Fraction], preset: Preset, *, scaled: bool = False
+) -> Found:
+    """A level that can stop nobody is given back: not where the levels are scaled, if corrected."""
+    found = Found()
+    for each in questions:
+        each.running = True
+    for t, asked in enumerate(levels):
+        level = asked
+        running = [each for each in questions if each.running]
+        among = running if preset == "published" else questions
+        group = [each for each in among if each.best[t] is None]
+        found.sizes.append(len(group))
+        threshold = threshold_of(
+            [each.entropy[t] for each in group], level, lots=preset == "corrected"
+        )
+        if preset == "published" and not any(each.fires(t, threshold) for each in running):
+            threshold, level = NEVER, Fraction(0)
+        elif preset == "corrected" and threshold == NEVER and not scaled:
+            level = Fraction(0)
+        found.levels.append(level)
+        found.stops.append(threshold)
+        if preset == "corrected":
+            found.spent += level * Fraction(len(group) + 1, len(questions) + 1)
+        elif running:
+            found.spent += level * Fraction(len(group), len(running))
+        if preset == "published":
+            for each in running:
+                each.running = not each.fires(t, threshold)
+    return found
+
+
+def slow_calibrate(
+    questions: list[Q], alpha: Fraction, levels: list[Fraction], preset: Preset
+) -> tuple[Found, float, list[Fraction], Fraction]:
+    """Thresholds of rounds, of the answer set, and the levels of both."""
+    rounds, n = len(questions[0].entropy), len(questions)
+    found = rounds_of(questions, levels, preset)
+    while found.spent > alpha:  # all scaled down alike, cut to nine decimals
+        cut = [each * alpha / found.spent for each in found.levels]
+        levels = [Fraction(math.floor(each * 10**9), 10**9) for each in cut]
+        found = rounds_of(questions, levels, preset, scaled=True)
+    ever = [each for each in questions if each.best[-1] is not None]
+    confidence: list[float] = []
+    for each in ever:
+        if preset == "corrected":
+            best = next(value for value in each.best if value is not None)
+        else:
+            stop = next((t for t in range(rounds - 1) if each.fires(t, found.stops[t])), rounds - 1)
+            at_stop = each.best[stop]
+            if at_stop is None:
+                continue
+            best = at_stop
+        confidence.append(best)
+    left = alpha - found.spent
+    if preset == "corrected":
+        level = left * Fraction(n + 1, len(ever) + 1)
+    else:
+        level = left / Fraction(len(ever), n) if ever else Fraction(0)
+    level = min(level, Fraction(len(confidence), len(confidence) + 1))
+    rank = math.floor(level * (len(confidence) + 1))
+    final = kth(confidence, rank) if rank else -math.inf
+    return found, final, found.levels, level
+
+
+# --- the twin: what thresholds do ---------------------------------------------------------------
+def slow_evaluate(
+    questions: list[Q], stops: list[tuple[float, float]], final: float
+) -> list[tuple[int, bool, bool]]:
+    """Of each question the stop round, whether a rule stopped it, whether it is covered."""
+    result = []
+    for each in questions:
+        stop, early = len(each.entropy), False
+        for t, threshold in enumerate(stops):
+            if each.fires(t, threshold):
+                stop, early = t + 1, True
+                break
+        best = each.best[stop - 1]
+        held = best is not None and best >= final
+        never = all(value is None for value in each.best)
+        result.append((stop, early, held or (never and not early)))
+    return result
+
+
+def slow_objective(
+    name: str, questions: list[Q], result: list[tuple[int, bool, bool]], weight: Fraction
+) -> Fraction:
+    n, rounds = len(questions), len(questions[0].entropy)
+    mean = Fraction(sum(stop for stop, _, _ in result), n)
+    if name == "rounds":
+        return mean
+    if name == "answer-rate":
+        return -Fraction(sum(early for _, early, _ in result), n)
+    gain = Fraction(0)
+    if name == "composite-rates":
+        for t in range(1, rounds + 1):
+            for known in (True, False):
+                stops = [
+                    (stop, covered)
+                    for q, (stop, _, covered) in zip(questions, result, strict=True)
+                    if stop >= t and (q.best[t - 1] is not None) is known
+                ]
+                counted = sum(stop == t and covered is known for stop, covered in stops)
+                if stops:
+                    gain += Fraction(counted, len(stops)) * (1 if known else -1)
+        return mean - weight * gain
+    for t in range(1, rounds + 1):
+        running = [q for q, (stop, _, _) in zip(questions, result, strict=True) if stop >= t]
+        if not running:
+            continue
+        share = Fraction(sum(q.best[t - 1] is not None for q in running), len(running))
+        right = sum(covered for stop, _, covered in result if stop == t)
+        wrong = sum(not covered for stop, _, covered in result if stop == t)
+        gain += right * share - wrong * (1 - share)
+    return mean - weight * gain / n
+
+
+def slow_search(
+    questions: list[Q],
+    alpha: Fraction,
+    preset: Preset,
+    steps: int,
+    name: str,
+    weight: Fraction,
+    grid: Grid,
+) -> dict[tuple[Fraction, ...], tuple[Fraction, Fraction]]:
+    """Objective and minus the answer set's level at every point, in the order they are tried."""
+    scored, rounds = {}, len(questions[0].entropy)
+    for counts in itertools.product(range(steps + 1), repeat=rounds - 1):
+        shares = tuple(Fraction(count, steps) for count in counts)
+        if grid == "box":
+            levels = [alpha * share for share in shares]
+            if rounds_of(questions, levels, preset).spent > alpha:
+                continue
+            found, final, _, left = slow_calibrate(questions, alpha, levels, preset)
+            result = slow_evaluate(questions, found.stops, final)
+            scored[shares] = slow_objective(name, questions, result, weight), -left
+            continue
+        if sum(counts) > steps:
+            continue
+        levels = []
+        for t, count in enumerate(counts):
+            before = rounds_of(questions, levels, preset)  # leaves running what runs at t
+            assert len(before.stops) == t
+            among = [q for q in questions if q.running or preset == "corrected"]
+            size = sum(q.best[t] is None for q in among)
+            bought = Fraction(count, steps) * alpha
+            if preset == "corrected":
+                level = bought / Fraction(size + 1, len(questions) + 1)
+            else:
+                level = bought / Fraction(size, len(among)) if size else Fraction(0)
+                level = level if among else bought  # nobody runs: spends nothing
+            levels.append(min(Fraction(math.floor(level * 10**6), 10**6), Fraction(1)))
+        found, final, _, left = slow_calibrate(questions, alpha, levels, preset)
+        result = slow_evaluate(questions, found.stops, final)
+        scored[shares] = slow_objective(name, questions, result, weight), -left
+    return scored
+
+
+# --- the twin agrees with the package -----------------------------------------------------------
+@st.composite
+def questions_of(draw: st.DrawFn, most: int = 14, most_rounds: int = 4) -> list[Q]:
+    n, rounds = draw(st.integers(1, most)), draw(st.integers(1, most_rounds))
+    entropy = st.one_of(st.sampled_from([math.nan, 0.0, 0.25, 0.5, 1.0]), st.floats(0, 1))
+    gold = st.one_of(st.none(), st.sampled_from([0.1, 0.2, 0.4, 0.5, 1.0]))
+    found = []
+    for _ in range(n):
+        best: list[float | None] = []
+        for now in (draw(gold) for _ in range(rounds)):
+            known = [each for each in (now, *best[-1:]) if each is not None]
+            best.append(max(known) if known else None)
+        found.append(
+            Q(
+                entropy=[draw(entropy) for _ in range(rounds)],
+                best=best,
+                draws=[draw(st.sampled_from([0.0, 0.3, 0.5, 0.99])) for _ in range(rounds)],
+            )
+        )
+    return found
+
+
+def as_arrays(questions: list[Q]) -> Sampled:
+    return Sampled(
+        score=np.array([each.entropy for each in questions], float),
+        best_gold=np.array(
+            [[-math.inf if b is None else b for b in each.best] for each in questions], float
+        ),
+        draws=np.array([each.draws for each in questions], float),
+    )
+
+
+LEVELS = st.lists(
+    st.sampled_from([Fraction(each) for each in ("0", "0.05", "0.1", "1/3", "0.5", "0.9", "1")]),
+    min_size=3,
+    max_size=3,
+)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@settings(deadline=None, max_examples=examples(250))
+@given(questions=questions_of(), alpha=ALPHAS, levels=LEVELS)
+def test_calibration_and_evaluation(
+    preset: Preset, questions: list[Q], alpha: Fraction, levels: list[Fraction]
+) -> None:
+    chosen = levels[: len(questions[0].entropy) - 1]
+    slow, final, scaled, level = slow_calibrate(questions, alpha, chosen, preset)
+    data = as_arrays(questions)
+    fast = calibrate(data, alpha, chosen, preset)
+    assert [(each.value, each.share) for each in fast.stops] == slow.stops
+    assert fast.final == final
+    assert (list(fast.alpha_rounds), fast.alpha_final) == (scaled, level)
+    assert list(fast.group_sizes) == slow.sizes
+    assert slow.spent <= alpha
+    if preset == "published" or all(scaled):
+        assert budget_spent(data, scaled, preset) == slow.spent
+    result = slow_evaluate(questions, slow.stops, final)
+    scored = evaluate(data, fast)
+    assert list(zip(scored.stop, scored.early, scored.covered, strict=True)) == result
+    for name in OBJECTIVES:
+        for weight in (Fraction(1), Fraction(1, 4)):
+            wanted = slow_objective(name, questions, result, weight)
+            assert scored.objective(name, float(weight)) == pytest.approx(float(wanted), abs=1e-12)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@settings(deadline=None, max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow])
+@given(
+    questions=questions_of(most=9, most_rounds=3),
+    alpha=ALPHAS,
+    steps=st.integers(1, 4),
+    weight=st.sampled_from([Fraction(1), Fraction(14)]),
+    grid=st.sampled_from(GRIDS),
+)
+def test_the_search(
+    preset: Preset, questions: list[Q], alpha: Fraction, steps: int, weight: Fraction, grid: Grid
+) -> None:
+    data = as_arrays(questions)
+    found = search_allocations(
+        data, alpha, preset, OBJECTIVES, weight=float(weight), steps=steps, grid=grid
+    )
+    for name in OBJECTIVES:
+        slow = slow_search(questions, alpha, preset, steps, name, weight, grid)
+        best = min(slow.values())
+        assert found[name].objective == pytest.approx(float(best[0]), abs=1e-12)
+        assert slow[found[name].shares][0] == best[0]
+        assert found[name].tried == len(slow)
+        if "composite" not in name:  # exact in floats too, so the first of equal ones
+            assert found[name].shares == next(each for each in slow if slow[each] == best)
+
+
+# --- worked cases ---------------------------------------------------------------------------------
+
+
+def test_a_budget_divided_by_hand() -> None:
+    """Nine questions, two rounds, alpha 0.4: half of it to round 1.
+
+    U_1 = 4, so alpha_1 = 0.2 * 10 / 5 = 0.4: rank 2 of U_1's entropies; n_A = 7, so the answer set
+    gets 0.2 * 10 / 8 = 0.25: rank 2 of the seven confidences of first right clusters.
+    """
+    first = [0.9, 0.8, 0.7, 0.6, 0.5, None, None, None, None]
+    second = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, None, None]
+    entropy = [0.0, 0.0, 0.5, 0.5, 1.0, 0.2, 0.4, 0.6, 0.8]
+    questions = [
+        Q(entropy=[e, e], best=[f, s], draws=[0.5, 0.5])
+        for e, f, s in zip(entropy, first, second, strict=True)
+    ]
+    found = calibrate(as_arrays(questions), Fraction("0.4"), [Fraction("0.4")], "corrected")
+    assert found.group_sizes == (4,)
+    assert found.alpha_final == Fraction(1, 4)
+    assert found.stops == (Threshold(0.4, 0.5),)
+    assert found.final == 0.4
+    scored = evaluate(as_arrays(questions), found)
+    # stopped: the unanimous two and the one at 0.2; the one tied at 0.4 draws 0.5, not below 1/2
+    assert scored.stop.tolist() == [1, 1, 2, 2, 2, 1, 2, 2, 2]
+    assert scored.covered.tolist() == [True] * 5 + [False, False, True, True]
+
+
+# --- outside truth: order statistics of uniform scores are Beta ----------------------------------

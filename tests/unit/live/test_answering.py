@@ -50,14 +50,6 @@ def ask(
     return answered(policy, model, loop, PASSAGES, **settings)
 
 
-def test_the_policy_stops_it() -> None:
-    model = ScriptedModel(["Answer: a", "Answer: b", "Answer: b", "Answer: c"])
-    found = ask(Rule(rule="answer_stable"), model)
-    assert (found.answer, found.stopped_by, len(found.rounds)) == ("b", "policy", 3)
-    assert len(model.requests) == 3
-    assert [each.stop for each in found.decisions] == [False, False, True]
-
-
 def test_a_judge_is_asked_each_round_and_its_tokens_count() -> None:
     """Ratings 1, 1, 4: the rule stops at round 3; with the judge's tokens the budget is spent before."""
     policy = Rule(rule="judge_support >= 4")
@@ -79,12 +71,6 @@ def test_a_judge_is_asked_each_round_and_its_tokens_count() -> None:
     )
     cut, _ = run(Budgets(tokens=answers + 1))
     assert (cut.stopped_by, len(cut.rounds)) == ("budget", 2)
-
-
-def test_the_end_of_the_passages_stops_it() -> None:
-    found = ask(Rule(rule="answer_stable"), ScriptedModel(CHANGING))
-    assert (found.answer, found.stopped_by, len(found.rounds)) == ("e", "end", 5)
-    assert found.reason.startswith("pool exhausted")
 
 
 def failing_from(number: int, error: SufficeError) -> ScriptedModel:

@@ -189,17 +189,6 @@ def test_a_budget_of_tokens_nobody_counts_is_said_and_not_kept() -> None:
         assert not loop.done
 
 
-def test_what_the_loop_never_gives_is_said_in_the_first_round() -> None:
-    watch = Watch(Rule(rule="token_probability > 0.9"), mode="live")
-    with (
-        pytest.warns(SufficeWarning, match="token_probability.*tokens"),
-        watch.question("Where?") as loop,
-    ):
-        loop.observe(answer="Oslo")
-    with watch.question("Again?") as loop:
-        loop.observe(answer="Oslo")  # said once: warnings are errors here
-
-
 # --- probes --------------------------------------------------------------------------------------
 def drafts(asked: list[int]) -> Callable[[LoopView], Draft]:
     def ask(view: LoopView) -> Draft:

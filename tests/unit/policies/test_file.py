@@ -15,7 +15,7 @@ from suffice.errors import DataError
 from suffice.policies.policy_file import load_policy, policy_document, policy_hash, save_policy
 from suffice.policies.rules.policy import Rule
 from suffice.policies.unfitted import FixedPolicy
-from suffice.stats.maps import IsotonicMap, LogisticMap, PerRoundCalibrator, StepMap
+from suffice.stats.maps import IsotonicMap, PerRoundCalibrator
 
 MAP = IsotonicMap(x=(0.1, 1 / 3), y=(0.2, 0.7), undefined=0.5)
 FULL = Rule(
@@ -30,7 +30,13 @@ FULL = Rule(
 )
 
 
-@pytest.mark.parametrize("policy", [FixedPolicy(3), Rule(rule="overlap > 0.1"), FULL])
+AT_THE_END = Rule(
+    rule="calibrated(overlap, end) > 0.1",
+    calibrators={"overlap, end": PerRoundCalibrator(maps=(MAP,), beyond=MAP, falls=True)},
+)
+
+
+@pytest.mark.parametrize("policy", [FixedPolicy(3), Rule(rule="overlap > 0.1"), FULL, AT_THE_END])
 @pytest.mark.parametrize("name", ["policy.json", "folder"])
 def test_a_policy_comes_back(tmp_path: Path, policy: FixedPolicy | Rule, name: str) -> None:
     written = save_policy(policy, tmp_path / "new" / name, max_rounds=5)
@@ -41,28 +47,6 @@ def test_a_policy_comes_back(tmp_path: Path, policy: FixedPolicy | Rule, name: s
     assert policy_document(loaded.policy) == policy_document(policy)
     assert policy_hash(loaded.policy) == policy_hash(policy)
     assert "NaN" not in written.read_text()
-
-
-OTHER_MAPS = (
-    LogisticMap(slope=2.5, intercept=-1 / 3, undefined=0.5),
-    StepMap(x=(0.1, 1 / 3), at=(0.2, 0.5), between=(0.1, 0.4, 0.9)),
-    MAP,
-)
-
-
-def test_maps_of_every_kind_come_back(tmp_path: Path) -> None:
-    for calibrator in (
-        PerRoundCalibrator(maps=OTHER_MAPS),
-        PerRoundCalibrator(beyond=MAP),
-        PerRoundCalibrator(maps=OTHER_MAPS[2:], beyond=OTHER_MAPS[0], falls=True),
-    ):
-        policy = Rule(
-            rule="calibrated(overlap, end) > 0.1", calibrators={"overlap, end": calibrator}
-        )
-        loaded = load_policy(save_policy(policy, tmp_path / "p.json")).policy
-        assert isinstance(loaded, Rule)
-        assert loaded.calibrators == policy.calibrators
-        assert policy_hash(loaded) == policy_hash(policy)
 
 
 def test_a_file_with_isotonic_maps_is_what_it_always_was(tmp_path: Path) -> None:

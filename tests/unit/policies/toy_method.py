@@ -31,25 +31,20 @@ class ToyPolicy:
 
     @property
     def specs(self) -> tuple[SignalSpec, ...]:
-        """Overlap."""
         return (resolve("overlap"),)
 
     @property
     def needs(self) -> LoopNeeds:
-        """Nothing but the passages."""
         return LoopNeeds()
 
     @property
     def facts(self) -> Facts:
-        """Its threshold."""
         return Facts(summary=f"stop when overlap >= {self.least:g}", fitted_on=self.fitted_on)
 
     def fires(self, table: PolicyTable) -> NDArray[np.bool_]:
-        """Whether the round's overlap reaches the threshold."""
         return table.signal("overlap") >= self.least
 
     def explain(self, table: PolicyTable, question: int, round_number: int) -> Explanation:
-        """The overlap against the threshold."""
         value = float(table.signal("overlap")[question, round_number - 1])
         said = "at" if value >= self.least else "not at"
         return Explanation(
@@ -58,7 +53,6 @@ class ToyPolicy:
         )
 
     def document(self) -> dict[str, Any]:
-        """What its file says."""
         return {"least": self.least, "preset": self.preset, "fitted_on": dict(self.fitted_on)}
 
 
@@ -82,12 +76,10 @@ class Toy(Method):
     main_field = "least"
 
     def settings(self, preset: Preset) -> type[Any]:
-        """Of its one preset."""
         del preset
         return ToySettings
 
     def fit(self, measures: Measures, preset: Preset, settings: Any, split: str) -> ToyPolicy:
-        """A quantile of the overlaps of the split."""
         chosen = measures.only_split(split)
         overlaps = chosen.signals(("overlap",)).signal("overlap")
         least = float(np.nanquantile(overlaps, settings.quantile)) + 1e-9 * settings.strict
@@ -95,7 +87,6 @@ class Toy(Method):
         return ToyPolicy(least=least, preset=preset, fitted_on=fitted_on)
 
     def read(self, document: Mapping[str, Any], file: Path) -> ToyPolicy:
-        """Its threshold."""
         del file
         fields = Fields(document)
         return ToyPolicy(

@@ -330,10 +330,3 @@ def test_text_and_notebooks_show_every_table() -> None:
     shown = Found(f1=0.5)._repr_html_()
     assert shown.count("<table>") == 2
     assert "&lt;a&gt;" in shown
-
-
-@pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_data_frames_of_the_first_table_or_of_one_named(library: str) -> None:
-    pytest.importorskip(library)
-    assert list(getattr(Found(f1=0.5), f"to_{library}")()["f1"]) == [0.5]
-    assert list(getattr(Found(f1=0.5), f"to_{library}")("rules")["policy"]) == ["x", "y"]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import pytest
 
-from suffice.signals.known_signals import undefined_in_words
 from suffice.signals.model_confidence import (
     ANSWER_TOKEN_MARGIN,
     MARGIN_MEAN,
@@ -146,15 +144,3 @@ def test_tokens_that_are_the_answer_count(
     pieces: list[str], answer: str, starts: int | None, expected: list[str]
 ) -> None:
     assert_answer(pieces, expected, answer, starts)
-
-
-def test_a_reply_that_is_the_answer_has_margins_and_a_sentence_says_why_not() -> None:
-    alone = Round(answer="Paris", tokens=(token("\n"), token("Par", 3.0), token("is", 1.0)))
-    assert ANSWER_TOKEN_MARGIN(LoopView("q", (alone,))) == 3.0
-    assert MARGIN_MIN(LoopView("q", (alone,))) == 1.0
-    said = LoopView("q", (Round(answer="Paris", tokens=(token("It is"), token(" Paris", 3.0))),))
-    assert "no 'Answer:'" in undefined_in_words(ANSWER_TOKEN_MARGIN, said)
-    told = LoopView("q", (dataclasses.replace(said.current, answer_starts=1),))
-    assert ANSWER_TOKEN_MARGIN(told) == 3.0
-    beyond = LoopView("q", (dataclasses.replace(said.current, answer_starts=2),))
-    assert "nothing follows" in undefined_in_words(ANSWER_TOKEN_MARGIN, beyond)

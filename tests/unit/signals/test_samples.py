@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 
 import pytest
@@ -14,10 +13,9 @@ from suffice.signals.samples import (
     SELF_CONSISTENCY,
     TOP_CLUSTER_CONFIDENCE,
     SampleCluster,
-    entropy_of_counts,
-    entropy_signal,
+    agreement,
+    marker_conflict,
     sample_clusters,
-    top_cluster_signal,
 )
 from suffice.trace.rounds.records import LoopView, Round
 
@@ -42,19 +40,6 @@ def test_ends_are_exact() -> None:
     for size in range(2, 40):
         assert NORMALIZED_ENTROPY(view(*["w"] * size)) == 0.0
         assert NORMALIZED_ENTROPY(view(*(f"w{i}" for i in range(size)))) == 1.0
-
-
-@pytest.mark.parametrize("samples", [(), ("w",), ("", ""), ("", "!", "the")])
-def test_one_sample_or_none_parsed_leaves_entropy_and_top_undefined(samples: tuple[str]) -> None:
-    assert math.isnan(NORMALIZED_ENTROPY(view(*samples)))
-    assert math.isnan(TOP_CLUSTER_CONFIDENCE(view(*samples)))
-
-
-def test_unparsed_samples_are_a_cluster_but_never_the_top_one() -> None:
-    samples = view("", "", "!", "oslo")
-    assert TOP_CLUSTER_CONFIDENCE(samples) == 0.25
-    assert NORMALIZED_ENTROPY(samples) == entropy_of_counts((3, 1))
-    assert SELF_CONSISTENCY(samples) == 0.75
 
 
 def test_by_string_samples_that_normalise_alike_are_one() -> None:
@@ -91,19 +76,75 @@ def test_samples_that_were_not_clustered_say_what_to_type() -> None:
     assert found.value.column == "sample_clusters"
 
 
-def test_signals_by_meaning_read_the_recorded_clusters() -> None:
-    entropy, top = entropy_signal("embedding"), top_cluster_signal("embedding")
-    told = view("Oslo", "Oslo city", "Rome", "Roma", clusters=(0, 0, 2, 2))
-    assert entropy(told) == 0.5  # ln 2 / ln 4
-    assert top(told) == 0.5
-    assert NORMALIZED_ENTROPY(told) == 1.0
-    assert entropy(view("a b", "c d", clusters=(0, 0))) == 0.0
-    for signal in (entropy, top):
-        assert "sample_clusters" in signal.needs
-        assert signal.direction == {entropy: "low", top: "high"}[signal]
-
-
 def test_blanks_are_those_of_python() -> None:
     assert set(BLANKS) == {
         letter for letter in map(chr, range(sys.maxunicode + 1)) if letter.isspace()
     }
+
+
+@pytest.mark.parametrize(
+    ("candidates", "expected"),
+    [
+        (["Enable TLS on port 443", "enable tls on port 443"], 1.0),
+        (["open port 80", "close port 80"], 2 / 4),
+        (["open port 80", "close port 80", "port"], 1 / 4),
+        (["a a a", "a b"], 1 / 2),  # sets, so that a repeated token counts once
+        (["TLS", "TLS."], 0.0),  # white space alone separates
+        (["a", ""], 0.0),
+        (["", ""], 0.0),
+        ([" \n"], 0.0),
+        (["one"], 1.0),
+        ([], 0.0),
+    ],
+)
+def test_by_hand(candidates: list[str], expected: float) -> None:
+    assert agreement(candidates) == expected
+
+
+@pytest.mark.parametrize(
+    "marked",
+    [
+        *("do NOT open port 80", "Don't open port 80", "don’t open port 80", "never open port 80"),
+        *(
+            "cannot open port 80",
+            "Can't open port 80",
+            "port 80 is INCOMPATIBLE",
+            "dont open it: 80",
+        ),
+        *("this conflicts with port 80", "port 80 and tls are Mutually\nExclusive", "mustn't: 80"),
+    ],
+)
+def test_one_marked_text_and_a_shared_word(marked: str) -> None:
+    assert marker_conflict("Open port 80", marked) == 1.0
+    assert marker_conflict(marked, "Open port 80") == 1.0
+    assert marker_conflict("Attach the disk", marked) == 0.0
+    assert marker_conflict(marked, "Never open port 80") == 0.0
+    assert marker_conflict(marked, "") == 0.0
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        *(
+            "note port 80",
+            "knot at port 80",
+            "without port 80",
+            "no port 80",
+            "resolve the conflict 80",
+        ),
+        *("exclusive use of port 80", "enforce do_not_open_80 on port 80", "block port 80"),
+    ],
+)
+def test_no_marker_no_conflict(plain: str) -> None:
+    assert marker_conflict("Open port 80", plain) == 0.0
+    assert marker_conflict("Do not open port 80", plain) == 1.0
+
+
+def test_stop_words_and_markers_are_not_shared_content() -> None:
+    assert marker_conflict("Do this with the step", "Do not do that with the step") == 0.0
+    assert marker_conflict("It conflicts with that", "with conflicts") == 0.0
+
+
+def test_a_name_is_one_word() -> None:
+    assert marker_conflict("Set disable_http_002", "never set_disable_http_002") == 0.0
+    assert marker_conflict("Use DISABLE_HTTP_002", "not disable_http_002") == 1.0

@@ -102,19 +102,6 @@ def test_a_second_run_asks_only_where_a_call_failed() -> None:
     assert thrice.traces.table.equals(twice.traces.table)
 
 
-def test_tokens_of_earlier_and_of_failed_judge_calls_stay_unknown() -> None:
-    """The second question's rounds 2 and 3 had judge calls whose tokens were not recorded."""
-    broken = ScriptedModel(rating, failures=Failures(containing=("Answer: a 9",)))
-    once = with_signals(
-        partly_known_traces(), ("judge_support",), models=SignalModels(judge=broken)
-    ).traces
-    twice = with_signals(once, ("judge_support",), models=SignalModels(judge=ScriptedModel(rating)))
-    for found, calls in ((once, [1, 1, 1, 1, 2, 3]), (twice.traces, [1, 2, 1, 1, 3, 3])):
-        assert found.table.column("judge_calls").to_pylist() == calls
-        tokens = found.table.column("judge_completion_tokens").to_pylist()
-        assert tokens == [1, None, 1, 1, None, None]
-
-
 class Counting:
     """Scores passages 3, 2, 1, ... in the order asked."""
 

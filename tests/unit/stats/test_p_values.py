@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from tests.certifying import most_allowed
 
+from suffice.stats.betting import STAKES, MeanSequence, log_capital
 from suffice.stats.p_values import (
     betting_p_values,
     binomial_p_values,
@@ -82,3 +87,73 @@ def test_two_groups_are_compared_as_scipy_does() -> None:
     some, others = generator.normal(0.0, 1.0, 20), generator.normal(0.5, 2.0, 9)
     expected = stats.ttest_ind(some, others, equal_var=False).pvalue
     assert welch_p_value(some, others) == pytest.approx(expected)
+
+
+Array = NDArray[np.float64]
+POPULATIONS = {
+    "losses": ((-1.0, 0.0, 1.0), (0.03, 0.9, 0.07)),
+    "rare losses": ((-1.0, 0.0, 1.0), (0.0, 0.997, 0.003)),
+    "never": ((0.0,), (1.0,)),
+    "nearly always": ((0.0, 1.0), (0.01, 0.99)),
+    "graded": ((-1.0, -0.4, 0.0, 0.25, 1.0), (0.1, 0.2, 0.3, 0.3, 0.1)),
+}
+
+
+def taken(values: Array, least: float, most: float) -> MeanSequence:
+    means = MeanSequence(least, most)
+    for value in values:
+        means.take(float(value))
+    return means
+
+
+def slow_capital(values: Array, mean: float) -> float:
+    """Bet by bet, every gambler by itself; values in [0, 1]."""
+    return float(np.mean([math.prod(1 - c + c * value / mean for value in values) for c in STAKES]))
+
+
+def ever_missed(population: str, runs: int, length: int, level: float, seed: int) -> int:
+    """In how many runs the interval left the true mean out at any time."""
+    values, odds = (np.array(part) for part in POPULATIONS[population])
+    truth = (float(values @ odds) + 1.0) / 2.0  # of values brought from [-1, 1] to [0, 1]
+    drawn = np.random.default_rng(seed).choice(len(values), (runs, length), p=odds)
+    scaled = (values + 1.0) / 2.0
+    missed = np.zeros(runs, bool)
+    for side, mean in ((scaled, truth), (1.0 - scaled, 1.0 - truth)):
+        won = np.zeros((runs, len(STAKES)))
+        factors = np.log1p(STAKES * (side[:, None] / mean - 1.0))
+        for step in range(length):
+            won += factors[drawn[:, step]]
+            missed |= np.exp(won).mean(axis=1) >= 2.0 / level
+    return int(missed.sum())
+
+
+def test_an_end_is_where_bets_have_won_enough() -> None:
+    values = np.array([0.0, 1.0, 0.25, 0.25, 1.0, 0.0, 0.5, 0.25] * 6)
+    found = taken(values, 0.0, 1.0).at(0.1)
+    assert found.estimate == pytest.approx(values.mean())
+    assert found.low < found.estimate < found.high
+    for side, end in ((values, found.low), (1.0 - values, 1.0 - found.high)):
+        assert slow_capital(side, end) >= 20.0 - 1e-6 > slow_capital(side, end + 1e-6)
+        distinct, times = np.unique(side, return_counts=True)
+        capital = log_capital(distinct, times.astype(float), np.array([end]))
+        assert math.exp(capital[0]) == pytest.approx(slow_capital(side, end), rel=1e-9)
+
+
+def test_without_values_everything_is_possible() -> None:
+    nothing = MeanSequence(-1.0, 1.0).at(0.05)
+    assert (nothing.count, nothing.low, nothing.high) == (0, -1.0, 1.0)
+    assert math.isnan(nothing.estimate)
+    zeros = taken(np.zeros(500), 0.0, 1.0).at(0.05)
+    assert zeros.low == 0.0
+    assert 0.004 < zeros.high < 0.02
+
+
+@pytest.mark.parametrize("population", POPULATIONS)
+def test_it_covers_at_all_times(population: str) -> None:
+    assert ever_missed(population, 200, 300, 0.1, seed=1) <= 200 * most_allowed(0.1, 200)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("population", POPULATIONS)
+def test_it_covers_at_all_times_in_thousands_of_runs(population: str) -> None:
+    assert ever_missed(population, 2_000, 2_000, 0.05, seed=2) <= 2_000 * most_allowed(0.05, 2_000)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import statistics
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from suffice.errors import DataError, UsageError
+from suffice.stats.auroc import ResampledAuroc, auroc, average_ranks
+from suffice.stats.intervals import resampled_counts
 from suffice.stats.quality import brier, expected_calibration_error, log_loss, squared_errors
+from suffice.stats.risk_coverage import ResampledAurc, aurc, optimal_aurc, risk_coverage
 
 NAN = math.nan
 P, Y = [0.1, 0.4, 0.8, NAN, 0.9], [0.0, 1.0, 1.0, 1.0, NAN]
@@ -48,3 +54,91 @@ def test_refusals() -> None:
             score([0.5, 0.5], [1.0])
     with pytest.raises(UsageError, match="at least 1, found 0"):
         expected_calibration_error([0.5], [1.0], buckets=0)
+
+
+@pytest.mark.parametrize("n_values", [2, 5, 1000])
+def test_it_equals_scikit_learn(n_values: int) -> None:
+    metrics = pytest.importorskip("sklearn.metrics")
+    rng = np.random.default_rng(n_values)
+    values = np.floor(rng.random(300) * n_values)
+    right = rng.random(300) < 0.2 + 0.6 * values / n_values
+    assert auroc(values, right) == pytest.approx(metrics.roc_auc_score(right, values), abs=1e-12)
+    assert auroc(-values, right) == pytest.approx(1 - auroc(values, right), abs=1e-12)
+
+
+def test_one_class_is_undefined_plain_and_in_a_resample() -> None:
+    assert math.isnan(auroc(np.arange(3.0), np.ones(3, bool)))
+    assert math.isnan(auroc(np.zeros(0), np.zeros(0, bool)))
+    counts = np.array([[1.0, 2.0], [1.0, 0.0]])
+    found = ResampledAuroc(np.array([0.0, 1.0]), np.array([False, True]), np.arange(2), 2)(counts)
+    assert found[0] == 1.0
+    assert math.isnan(found[1])
+    for right in (np.ones(2, bool), np.zeros(2, bool)):
+        assert np.isnan(ResampledAuroc(np.arange(2.0), right, np.arange(2), 2)(counts)).all()
+
+
+def test_average_ranks_equal_scipys() -> None:
+    stats = pytest.importorskip("scipy.stats")
+    values = np.floor(np.random.default_rng(0).random(200) * 30)
+    np.testing.assert_array_equal(average_ranks(values), stats.rankdata(values))
+
+
+def every_order(confidence: list[float], losses: list[float]) -> float:
+    """The mean area over all orders of answering that respect the confidence."""
+    areas = []
+    for order in itertools.permutations(range(len(losses))):
+        ordered = [confidence[i] for i in order]
+        if ordered == sorted(ordered, reverse=True):
+            taken = [losses[i] for i in order]
+            areas.append(
+                statistics.fmean(statistics.fmean(taken[: k + 1]) for k in range(len(taken)))
+            )
+    return statistics.fmean(areas)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_ties_are_averaged_over_their_orders(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    confidence = rng.integers(0, 3, size=6).astype(float)
+    losses = np.round(rng.random(6), 2)
+    expected = every_order(confidence.tolist(), losses.tolist())
+    assert aurc(confidence, losses) == pytest.approx(expected, abs=1e-12)
+
+
+def test_curve_by_hand() -> None:
+    """Right, then a tie of right and wrong, then wrong: risks 0, 1/4, 1/3, 1/2."""
+    losses = np.array([0.0, 1.0, 0.0, 1.0])
+    found = risk_coverage(np.array([0.9, 0.5, 0.5, 0.1]), {"em": losses})
+    assert found.coverage.tolist() == [0.25, 0.5, 0.75, 1.0]
+    assert found.risk["em"].tolist() == pytest.approx([0.0, 0.25, 1 / 3, 0.5])
+    assert found.confidence.tolist() == [0.9, 0.5, 0.5, 0.1]
+    assert aurc(np.array([0.9, 0.5, 0.5, 0.1]), losses) == pytest.approx((0.25 + 1 / 3 + 0.5) / 4)
+    # the best order: right, right, wrong, wrong
+    assert optimal_aurc(losses) == pytest.approx((0 + 0 + 1 / 3 + 2 / 4) / 4)
+    assert aurc(np.zeros(4), losses) == 0.5
+
+
+def test_undefined_ones_are_answered_last_and_low_may_be_confident() -> None:
+    losses = {"em": np.array([0.0, 1.0, 0.0])}
+    found = risk_coverage(np.array([np.nan, 0.2, 0.7]), losses, sign=-1.0)
+    assert found.to_json()["confidence"] == [0.2, 0.7, None]
+    assert found.risk["em"].tolist() == pytest.approx([1.0, 0.5, 1 / 3])
+
+
+def drawn(values: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.repeat(values, counts.astype(int))
+
+
+def test_resampled_areas_equal_those_of_the_drawn_answers() -> None:
+    rng = np.random.default_rng(5)
+    confidence = np.round(rng.random(50), 1)
+    losses = (rng.random(50) > confidence).astype(float)
+    resampled = ResampledAurc(confidence, losses)
+    assert resampled.plain[1] == pytest.approx(aurc(confidence, losses) - optimal_aurc(losses))
+    for block in resampled_counts(50, resamples=30):
+        found = resampled(block)
+        for number, counts in enumerate(block):
+            taken = drawn(losses, counts)
+            area = aurc(drawn(confidence, counts), taken)
+            assert found[0, number] == pytest.approx(area, abs=1e-12)
+            assert found[1, number] == pytest.approx(area - optimal_aurc(taken), abs=1e-12)

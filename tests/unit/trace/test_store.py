@@ -278,7 +278,6 @@ def test_a_lock_that_is_held_too_long_is_told_with_the_file(
     assert len(kept(file)) == 3
 
 
-# --- places that refuse -----------------------------------------------------------------------------------
 # --- labels, export, import ---------------------------------------------------------------------------------
 def test_a_file_of_labels_goes_into_the_store_once(place: str, tmp_path: Path) -> None:
     record(place)

@@ -76,24 +76,6 @@ def test_search_is_one_document(traces: str) -> None:
     assert "naive_low" not in found["rules"][0]
 
 
-def test_every_rule_of_the_document_replays(traces: str) -> None:
-    signals = "answer_stable,calibrated(answer_token_margin),own"
-    found = run_json(
-        "search", traces, "--signals", signals, "--form", "dnf", "--bootstrap", "5",
-        "--max-calls", "2.5",
-    )  # fmt: skip
-    rules = [each["rule"] for each in found["rules"]]
-    assert len(rules) == 14
-    again = run_json(
-        "replay", traces, "--bootstrap", "5", "--baseline", "fixed-1",
-        *(part for rule in rules for part in ("--stop-when", rule)),
-    )  # fmt: skip
-    for rule, replayed in zip(found["rules"], again["policies"], strict=False):
-        assert replayed["name"] == rule["rule"]
-        for key in ("f1", "em", "mean_rounds"):
-            assert replayed[key] == pytest.approx(rule[key], abs=1e-12)
-
-
 OUT = {
     "search": ("search", "--signals", "own,calibrated(answer_token_margin)", "--bootstrap", "5"),
     "sweep": ("sweep", "--bootstrap", "5", "--grid", "0.3,0.4"),

@@ -115,15 +115,6 @@ def test_where_nothing_is_proven_the_guess_is_measured_beside_the_full_budget() 
     assert not choice.policy.facts.guarantee
 
 
-def test_several_promises_hold_together() -> None:
-    choice = chosen(record(900), max_loss=0.1, max_wrong_stops=0.1, cost="rounds")
-    assert choice.promised is not None
-    row = choice.promised.row
-    assert [bound.of for bound in row.promise.bounds] == ["signed", "wrong-stop"]
-    assert row.proven is not None
-    assert len(choice.policy.facts.guarantee["bounds"]) == 2
-
-
 class Unheld(Rule):
     """A policy that reads and cannot be held back."""
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice.evaluation.diagnose.reliability import buckets, reliability, wilson
+from suffice.evaluation.diagnose.signal_checks import Rows, figures_of, separations
+from suffice.evaluation.diagnose.signal_diagnostics import calibrated_margins
 from suffice.measures.measures import Measures
+from suffice.policies.fitting import fit_calibrator, fit_data, out_of_fold
 from suffice.policies.rules.policy import Rule
 from suffice.signals.signal_table import signal_table
 from suffice.stats.maps import IsotonicMap, PerRoundCalibrator
 from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.rounds.trace_set import TraceSet
 
 
 def test_wilson_against_scipy_and_at_the_ends() -> None:
@@ -65,3 +71,76 @@ def test_reliability_by_round_counts_the_undefined() -> None:
     assert [each.predicted for each in first.buckets] == pytest.approx([0.25, 0.75])
     assert [each.right for each in first.buckets] == [1.0, 1.0]
     assert (second.round, second.buckets, second.undefined) == (2, (), 2)
+
+
+MARGIN = "answer_token_margin"
+
+
+def recorded(n_questions: int = 24, *, splits: bool = True) -> TraceSet:
+    """Answers that turn right in the second or third round, surer when they are."""
+    rng = np.random.default_rng(11)
+    made = []
+    for number in range(n_questions):
+        answers = ["Rome", "Rome" if number % 3 else "Oslo", "Oslo" if number % 2 else "Rome"]
+        made.append(
+            make_record(
+                f"q{number:02d}",
+                answers,
+                gold=["Oslo"],
+                margins=[float(rng.random()) + (answer == "Oslo") for answer in answers],
+                split=("tune" if number % 2 else "eval") if splits else None,
+            )
+        )
+    return to_trace_set(made)
+
+
+def test_margins_are_calibrated_on_tune_and_there_out_of_fold() -> None:
+    measures = Measures(recorded())
+    found, why = calibrated_margins(measures, "tune")
+    assert why is None
+    data = fit_data(measures, (MARGIN,))
+    tune = np.array([question.split == "tune" for question in measures.traces.questions])
+    margins = measures.signals((MARGIN,)).signal(MARGIN)
+    np.testing.assert_array_equal(found[tune], out_of_fold(data, MARGIN))
+    np.testing.assert_array_equal(
+        found[~tune], fit_calibrator(data, MARGIN).predict_rounds(margins[~tune])
+    )
+
+
+def test_d_by_hand() -> None:
+    """Right 4, 8: mean 6, SD 2 sqrt 2. Wrong 1, 3: mean 2, SD sqrt 2. d = 4 / (1.5 sqrt 2)."""
+    values = np.array([1.0, 4.0, 3.0, 8.0])
+    right = np.array([False, True, False, True])
+    # a shift and a scale change nothing
+    for of, sign in ((values, 1), (-values, -1), (7 * values - 3, 1)):
+        found = figures_of(Rows(values=of, right=right, questions=np.arange(4)))[0]
+        assert found == pytest.approx(sign * 4 / (1.5 * math.sqrt(2)))
+
+
+@pytest.mark.parametrize(
+    ("values", "right", "why_area", "why_d"),
+    [
+        ([], [], "defined in no labeled round", None),
+        ([1.0, 2.0], [True, True], "no wrong answer among these rounds", None),
+        ([1.0, 2.0], [False, False], "no right answer among these rounds", None),
+        ([3.0, 3.0], [True, False], "the signal is 3 in all of these rounds", None),
+        ([1.0, 2.0], [True, False], None, "fewer than two rounds"),
+        ([1.0, 1.0, 2.0, 2.0], [True, True, False, False], None, "varies neither"),
+        ([1.0, math.inf, 2.0, 3.0], [True, True, False, False], None, "infinite"),
+    ],
+)
+def test_undefined_says_why(
+    values: list[float], right: list[bool], why_area: str | None, why_d: str | None
+) -> None:
+    given = Rows(
+        values=np.array(values), right=np.array(right, bool), questions=np.arange(len(values))
+    )
+    ((found, _),) = separations([given], max(1, len(values)), resamples=20, seed=0)
+    if why_area is not None:
+        assert found["auroc"].estimate is None
+        assert found["auroc"].reason == found["d"].reason == found["d_signed"].reason == why_area
+    else:
+        assert found["auroc"].estimate is not None
+    if why_d is not None:
+        assert found["d"].estimate is None
+        assert why_d in (found["d"].reason or "")

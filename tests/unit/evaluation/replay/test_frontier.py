@@ -66,17 +66,6 @@ def best(costs: list[float], scores: list[float], at: float) -> tuple[float, str
 _NUMBERS = st.lists(st.integers(0, 6).map(float), min_size=4, max_size=4)
 
 
-def test_the_best_mix_by_hand() -> None:
-    """fixed-2 costs more than fixed-1 and scores less, so nobody would mix it in."""
-    costs, scores = [1.0, 2.0, 3.0], [0.6, 0.2, 0.8]
-    assert best(costs, scores, 0.5) == (0.6, "fixed-1")  # less than anything costs
-    assert best(costs, scores, 1.0) == (0.6, "fixed-1")
-    assert best(costs, scores, 2.0) == (0.7, "fixed-1/3")
-    assert best(costs, scores, 2.5) == (0.75, "fixed-1/3")
-    assert best(costs, scores, 3.0) == (0.8, "fixed-3")
-    assert best(costs, scores, 9.0) == (0.8, "fixed-3")  # what is left over buys nothing
-
-
 @given(costs=_NUMBERS, scores=st.lists(st.floats(0, 1), min_size=4, max_size=4), at=st.floats(0, 8))
 def test_the_line_of_the_best_mixes_is_theirs(
     costs: list[float], scores: list[float], at: float

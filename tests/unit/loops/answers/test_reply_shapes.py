@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from suffice.loops.calls import ComingAnswer, parse_reply
+from suffice.loops.calls import parse_reply
 from suffice.signals.model_confidence import ANSWER_TOKEN_MARGIN
 from suffice.trace.rounds.records import LoopView, Round, Token, TopToken
 
@@ -90,14 +90,3 @@ def test_answer_and_rating_are_read_and_the_margin_of_the_first_token_that_is_no
     else:
         assert pieces[round(margin)] == first
         assert "".join(pieces[: round(margin)]).count("Answer") == 1
-
-
-@each_shape
-def test_a_reply_in_pieces_tells_a_beginning_of_its_answer(
-    text: str, answer: str, rating: int | None, first: str | None
-) -> None:
-    coming = ComingAnswer()
-    told = "".join(coming.feed(character) for character in text)
-    assert answer.startswith(told)
-    if "\n" in text.partition(answer or "Confidence")[2]:
-        assert told == answer

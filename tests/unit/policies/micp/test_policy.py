@@ -123,18 +123,6 @@ def test_clusters_by_meaning_come_from_the_record() -> None:
         Controller(policy).start("q").observe(sampled("a", "b", "c", "d"))
 
 
-def test_equal_clusters_of_rounds_share_a_member() -> None:
-    policy = replace(POLICY, clusters=Clusters(by="embedding"), final=-math.inf)
-    rounds = (
-        Round(answer="", samples=("NYC", "x"), sample_clusters=(0, 1)),
-        Round(answer="", samples=("New York", "y"), sample_clusters=(0, 1)),
-        Round(answer="", samples=("nyc", "New York"), sample_clusters=(0, 0)),
-    )
-    found = policy.answer_set(rounds, stopped=False).answers
-    assert [each.answer for each in found] == ["nyc", "x", "y"]
-    assert found[0].confidence == 1.0
-
-
 def test_matching_by_f1() -> None:
     assert Match()("the Oslo", ["oslo"])
     assert not Match()("Oslo city", ["Oslo"])

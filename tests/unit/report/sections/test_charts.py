@@ -1,13 +1,23 @@
 from __future__ import annotations
 
+import json
+import math
 import re
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
+import pytest
 from tests.reports import build_report, oslo_records
 
+from suffice.evaluation.diagnose.report_data import ReportData
+from suffice.report.charts import Scatter, scatter
 from suffice.report.comparison import cost_chart, score_charts, stops_chart
-from suffice.report.section import marked
+from suffice.report.explorer import explorer
+from suffice.report.section import label, marked, short_name
+from suffice.report.svg import FRAME, enclosing, ticks
 from suffice.results.formats import points
+from suffice.trace.rounds.records import Passage, QuestionRecord
 
 RECORDS = oslo_records()
 
@@ -88,3 +98,129 @@ def test_whiskers_are_paired_with_the_line_that_is_drawn() -> None:
     assert abs((low - at) / (low - high) - share) < 0.02
     assert points(gain) in drawn
     assert "the best fixed budget or mix of two" in drawn
+
+
+def test_fixed_budgets_get_their_number_and_others_letters() -> None:
+    data = build_report(RECORDS, ["fixed-2", "fixed-2", "oracle-em"], ["round >= 2", "round >= 1"])
+    found = marked(data.result)
+    assert [each.mark for each in found] == ["2", "A", "B", "C", "D"]
+    assert [each.family for each in found] == ["fixed", "fixed", "oracle", "adaptive", "adaptive"]
+    assert [each.baseline for each in found] == [True, False, False, False, False]
+
+
+def test_long_names_are_cut_in_the_middle_and_escaped() -> None:
+    rule = "round < 3 and " * 10 + "round >= 1"
+    found = marked(build_report(RECORDS, ["fixed-1"], [rule]).result)[1]
+    assert len(short_name(found)) == 40
+    assert "&lt;" in label(found)
+    assert rule.partition(" and ")[0] in short_name(found)
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [
+        (0.27, 0.63),
+        (1, 5),
+        (0, 1),
+        (0.3, 0.3),
+        (-0.02, 0.31),
+        (1, 100),
+        (0.4149, 0.4151),
+        (0, 12345),
+    ],
+)
+def test_ticks_enclose_the_values_at_even_round_steps(low: float, high: float) -> None:
+    found = ticks(low, high)
+    assert found[0] <= low
+    assert found[-1] >= high
+    assert 2 <= len(found) <= 7
+    steps = np.diff(found)
+    np.testing.assert_allclose(steps, steps[0], rtol=1e-6)
+    mantissa = steps[0] / 10 ** math.floor(math.log10(steps[0]) + 1e-9)
+    assert min(abs(mantissa - round_step) for round_step in (1, 2, 5)) < 1e-6
+
+
+def test_every_value_lies_inside_the_frame_and_up_is_more() -> None:
+    axes = enclosing([1.05, 4.6], [0.231, 0.557])
+    assert FRAME.left < axes.x(1.05) < axes.x(4.6) < FRAME.right
+    assert FRAME.top < axes.y(0.557) < axes.y(0.231) < FRAME.bottom
+
+
+def test_a_chart_without_scores_says_so() -> None:
+    chart = Scatter(
+        title="F1 against rounds", description="", x_name="rounds", y_name="F1 %", points=()
+    )
+    assert "F1 %: not known" in scatter(chart)
+
+
+def made(data: ReportData) -> tuple[dict[str, Any], list[str]]:
+    return explorer(data, marked(data.result))
+
+
+def with_passages(record: QuestionRecord, texts: list[str]) -> QuestionRecord:
+    passages = tuple(Passage(id=f"p{i}", title=f"T{i}", text=text) for i, text in enumerate(texts))
+    return replace(record, rounds=tuple(replace(each, passages=passages) for each in record.rounds))
+
+
+def test_the_document_holds_what_the_stories_hold() -> None:
+    data = build_report(RECORDS, ["fixed-2", "tasr", "oracle-f1"])
+    document, cuts = made(data)
+    document = json.loads(json.dumps(document))
+    assert cuts == []
+    for story, (name, text, type_, gold, rounds, stops) in zip(
+        data.stories, document["questions"], strict=True
+    ):
+        record = story.record
+        assert (name, text) == (record.question.id, record.question.text)
+        assert (type_, tuple(gold)) == (record.question.type, record.gold.answers)
+        for at, (told, (answer, em, f1, passages, signals, usage, failure)) in enumerate(
+            zip(record.rounds, rounds, strict=True)
+        ):
+            assert (answer, failure) == (told.answer, told.parse_failure)
+            assert em == story.scores["em"][at]
+            assert f1 == pytest.approx(story.scores["f1"][at], rel=1e-5)
+            by_name = dict(zip(document["signals"], signals, strict=True))
+            assert by_name.keys() == story.signals.keys()
+            for signal, values in story.signals.items():
+                shown = math.nan if by_name[signal] is None else by_name[signal]
+                assert shown == pytest.approx(values[at], rel=1e-5, nan_ok=True)
+            spent = dict(zip(document["usage"], usage, strict=True))
+            assert spent["prompt tokens"] == told.usage.prompt_tokens
+            assert "completion tokens" not in spent
+            assert [document["passages"][index] for index, _ in passages] == [
+                [each.title, each.text] for each in told.passages or ()
+            ]
+        assert [(r, document["reasons"][reason]) for r, reason in stops] == [
+            (stop.round, stop.reason) for stop in story.stops
+        ]
+
+
+def test_passages_and_reasons_are_stored_once() -> None:
+    shared = [with_passages(record, ["one text", "another"]) for record in RECORDS]
+    document, _ = made(build_report(shared))
+    assert document["passages"] == [["T0", "one text"], ["T1", "another"]]
+    assert len(document["reasons"]) == len(set(document["reasons"])) == 4
+
+
+def test_long_texts_are_cut() -> None:
+    long = with_passages(RECORDS[0], ["x" * 2_001, "y" * 2_000])
+    document, _ = made(build_report([long, *RECORDS[1:]]))
+    texts = {text for _, text in document["passages"]}
+    assert texts >= {"x" * 2_000 + "…", "y" * 2_000}
+
+
+def test_questions_that_do_not_fit_are_left_out_and_counted() -> None:
+    data = build_report(RECORDS)
+    story = data.stories[0]
+    wide = replace(story.record.rounds[0], answer="x" * 400, parse_failure="y" * 600)
+    story = replace(
+        story,
+        record=replace(story.record, rounds=(wide,) * 50),
+        scores={name: np.zeros(50) for name in story.scores},
+        signals={name: np.zeros(50) for name in story.signals},
+    )
+    stories = (story,) * 100
+    document, cuts = made(replace(data, stories=stories, left_out=7))
+    shown = len(document["questions"])
+    assert 0 < shown < 100
+    assert f"shows {shown} questions of 107: of every type and outcome" in cuts[0]

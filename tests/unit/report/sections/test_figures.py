@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from tests.html_reader import Page
-from tests.reports import gathered
+import json
+from pathlib import Path
+from typing import Any
 
+import pytest
+from tests.builders import written_traces
+from tests.html_reader import Page
+from tests.reports import build_report, gathered, oslo_records
+
+from suffice.cli.main import main
+from suffice.evaluation.choose.bounds import allowed_in_words
+from suffice.evaluation.diagnose.report_data import ReportData, report_data
 from suffice.report.comparison import costs_section
+from suffice.report.page import first_screen, render_report
+from suffice.report.promises import guarantees_section
 from suffice.report.searches import search_section
-from suffice.report.section import Marked, Shown, marked
+from suffice.report.section import Marked, Material, Shown, marked
 from suffice.report.worth import calibration_section, selective_section, signals_section
-from suffice.results.formats import amount, decimal, estimated, p_value, percent
+from suffice.results.formats import amount, decimal, estimated, p_value, percent, points
+from suffice.results.markup import Html
+from suffice.testing.traces import random_records
 
 
 def policies() -> tuple[Marked, ...]:
@@ -59,3 +72,95 @@ def test_costs() -> None:
     for policy, row in zip(gathered().comparison.result.policies, shown, strict=True):
         known = {amount(value) for value in policy.costs.values() if value is not None}
         assert known <= {*row}
+
+
+def test_falling_back_promises_nothing() -> None:
+    fell = {**gathered().parts["guarantees"][0], "fell_back": True, "questions_needed": 900}
+    section = guarantees_section([fell], ())
+    assert "nothing certified" in str(section.finding)
+    html = section.html()
+    assert "<dd>900</dd>" in html
+    assert "With probability" not in html
+    assert "It holds" not in html
+
+
+def test_several_bounds_are_all_said() -> None:
+    terms = {"measured": 0.02}
+    bounds = (
+        {"of": "signed", "at_most": 0.02, **terms},
+        {"of": "wrong-stop", "at_most": 0.05, **terms},
+    )
+    several = dict(
+        gathered().parts["guarantees"][0],
+        bounds=bounds, max_loss=0.02, cost_label="calls", cost_counted_to=9.0, cost_above=2.0,
+        min_rounds=2.0,
+    )  # fmt: skip
+    several["allowed"] = allowed_in_words(several)
+    section = guarantees_section([several], ())
+    html = section.html()
+    for said in (
+        "loses at most 2 F1 points and turns right into wrong on at most 5% of the questions.",
+        "<dt>Wrong stops</dt><dd>measured 2.0%",
+        "round</dt><dd>2</dd>",
+    ):
+        assert said in html
+    assert "of the questions, at confidence 50%" in str(section.finding)
+    evil = {**several, "bounds": ({**bounds[0], "of": "<img src=x>", "at_most": None},)}
+    evil["allowed"] = allowed_in_words(evil)
+    assert "img" not in Page.of(guarantees_section([evil], ()).html()).names
+
+
+RECORDS = oslo_records()
+
+
+def screen(data: ReportData) -> Html:
+    return first_screen(Material(data=data, policies=marked(data.result)))
+
+
+def test_it_stands_before_every_figure_and_says_what_the_result_says() -> None:
+    result = gathered().comparison.result
+    data = report_data(gathered().comparison.measures, result, gathered().parts)
+    html = render_report(data)
+    assert html.index(screen(data)) < html.index('class="facts"') < html.index("<main>")
+    assert result.verdict in screen(data)
+    assert "fixed-2/4" in html
+    tasr = next(policy for policy in result.policies if policy.name == "tasr")
+    own, full = tasr.costs[result.cost.name], result.full_costs[result.cost.name]
+    assert own is not None
+    assert full is not None
+    saved = f"{percent(1 - own / full)}% saved" if own <= full else f"{own / full:.2f} times it"
+    assert f"{saved}; F1 {points(tasr.delta_full)} points against the full budget" in screen(data)
+    assert "With probability at least" in screen(data)
+    assert "certified" in screen(data)
+
+
+def test_the_difference_to_the_full_budget_is_paired() -> None:
+    result = build_report(RECORDS, ["fixed-3", "fixed-1"], ["answer_stable"]).result
+    full, first, rule = result.policies
+    assert full.delta_full is not None
+    assert (full.delta_full.low, full.delta_full.high) == (0.0, 0.0)
+    assert first.delta_full == first.delta
+    assert result.full_costs["rounds"] == 3.0
+    assert rule.adaptive
+    assert not first.adaptive
+
+
+def test_the_report_of_several_records_shows_each_and_all(capsys: Any, tmp_path: Path) -> None:
+    paths = []
+    for seed in (1, 2, 3):
+        (tmp_path / str(seed)).mkdir()
+        paths.append(str(written_traces(tmp_path / str(seed), random_records(30, seed=seed))))
+    out = tmp_path / "r.html"
+    options = ["--out", str(out), "--bootstrap", "20", "--json", "--parts", "none"]
+    assert main(["report", paths[0], "--macro", *paths[1:], *options]) == 0
+    document = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert [each["traces"] for each in document["macro"]["sets"]] == paths
+    page = out.read_text(encoding="utf-8")
+    assert '<section id="cells">' in page
+    tables = Page.of(page).tables
+    head, *means = tables["means over sets"]
+    over = head.index("over fixed-k [95%]")
+    gains = [each["over_fixed"] for each in document["macro"]["policies"]]
+    assert [row[over] != "-" for row in means] == [gain is not None for gain in gains]
+    assert main(["report", paths[0], *options]) == 0
+    assert 'id="cells"' not in out.read_text(encoding="utf-8")

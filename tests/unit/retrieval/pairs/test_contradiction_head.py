@@ -13,7 +13,15 @@ from tests.properties import examples
 
 from suffice.errors import DataError, UsageError
 from suffice.retrieval import contradiction
-from suffice.retrieval.contradiction import FEATURES, ContradictionHead, HeadWeights
+from suffice.retrieval.contradiction import (
+    FEATURES,
+    ContradictionHead,
+    HeadWeights,
+    kept_vectors,
+    lexical_features,
+    pair_features,
+    stems,
+)
 
 ENCODER = HashingEncoder(16)
 WEIGHTS = HeadWeights(
@@ -104,3 +112,51 @@ def test_the_packaged_head_beats_the_markers_on_unseen_templates() -> None:
     markers = MarkerDetector().contradictions(asked)
     assert ((head >= 0.5) == conflict).mean() > ((markers >= 0.5) == conflict).mean() + 0.03
     assert auroc(head, conflict) > auroc(markers, conflict) + 0.1
+
+
+FEATURE_WORDS = [
+    *("open", "close", "not", "don't", "port", "80", "443", "before", "after", "unlocked"),
+    *("enable", "disable", "the", "Logs", "log"),
+]
+drawn_texts = st.lists(st.sampled_from([*FEATURE_WORDS, ""]), max_size=9).map(" ".join)
+VECTOR = kept_vectors(HashingEncoder(32))
+POLE = np.linspace(-1.0, 1.0, 33)
+
+
+def lexical(first: str, second: str) -> dict[str, float]:
+    return dict(zip(FEATURES, lexical_features(first, second), strict=False))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "name", "value"),
+    [
+        ("open it", "do not open it", "one_negated", 1.0),
+        ("never open it", "do not open it", "one_negated", 0.0),
+        ("never open it", "do not open it", "both_negated", 1.0),
+        ("not never open", "open", "one_negated", 0.0),  # two negations make none
+        ("keep 7 days", "keep 30 days", "other_numbers", 1.0),
+        ("keep 7 days", "keep days", "other_numbers", 0.0),
+        ("keep 7 of 9", "keep 9", "other_numbers", 0.0),
+        ("leave it encrypted", "leave it unencrypted", "prefix_opposite", 1.0),
+        ("enable it", "disable it", "prefix_opposite", 1.0),
+        ("enable it", "enlarge it", "prefix_opposite", 0.0),
+        ("migrate before deploying", "deploy before migrating", "other_order", 1.0),
+        ("migrate before deploying", "deploy after migrating", "same_order", 1.0),
+        ("open ports", "opened port", "shared_share", 1.0),
+        ("open ports", "open ports of hosts", "contained_share", 1.0),
+        ("open ports", "open hosts", "shared_share", 1 / 3),
+        ("", "", "shared_share", 0.0),
+    ],
+)
+def test_single_features(first: str, second: str, name: str, value: float) -> None:
+    assert lexical(first, second)[name] == pytest.approx(value)
+
+
+@given(drawn_texts, drawn_texts)
+def test_order_makes_no_difference_and_everything_is_finite(first: str, second: str) -> None:
+    found = pair_features(first, second, VECTOR, POLE)
+    assert found.shape == (len(FEATURES),)
+    assert np.isfinite(found).all()
+    assert found.tolist() == pair_features(second, first, VECTOR, POLE).tolist()
+    np.testing.assert_array_equal(found[:12], lexical_features(first, second))
+    assert set(stems(first)).isdisjoint({"not", "before", "the"})

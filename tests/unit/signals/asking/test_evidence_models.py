@@ -120,30 +120,15 @@ class Words:
         return np.array([len({*a.split()} & {*b.split()}) / len({*b.split()}) for a, b in pairs])
 
 
-def mill_view(answer: str, *rounds: Sequence[str] | None) -> LoopView:
-    return LoopView(
-        "Who built it?",
-        tuple(
-            Round(
-                answer=answer,
-                passages=None
-                if texts is None
-                else tuple(Passage(id=text, title="Mill", text=text) for text in texts),
-            )
-            for texts in rounds
-        ),
-    )
-
-
 def test_the_best_of_all_passages_so_far_each_asked_about_once() -> None:
     model = Words()
     assert isinstance(model, Entailment)
-    shown = mill_view("Tam Lorne", ["a mill"], ["Tam built it?", "a mill"], ["Tam"])
-    assert evidence_entailment(shown, model) == 3 / 5
+    shown = view("Tam Lorne", ["a mill"], ["Tam built it?", "a mill"], ["Tam"])
+    assert evidence_entailment(shown, model) == 1 / 3
     assert model.asked == [
-        ("Mill a mill", "Who built it? Tam Lorne."),
-        ("Mill Tam built it?", "Who built it? Tam Lorne."),
-        ("Mill Tam", "Who built it? Tam Lorne."),
+        ("T a mill", "q Tam Lorne."),
+        ("T Tam built it?", "q Tam Lorne."),
+        ("T Tam", "q Tam Lorne."),
     ]
     first = LoopView(shown.question, shown.rounds[:1])
     assert evidence_entailment(first, Words()) == 0.0

@@ -112,23 +112,6 @@ def degrees(**angles: float) -> Table:
     return Table({name: (np.cos(a), np.sin(a)) for name, a in at.items()})
 
 
-def test_each_sample_names_the_first_of_its_cluster() -> None:
-    encoder = degrees(b=0, x=90, c=10)
-    assert cluster_samples(["b", "x", "c", "x", "b"], encoder, cosine=0.9) == (0, 1, 0, 1, 0)
-    assert sorted(encoder.asked) == ["b", "c", "x"]
-
-
-def test_repeats_count_in_the_mean() -> None:
-    # b joins c first; x to the mean of both: (cos 50 + cos 30) / 2 = 0.754 when each was drawn once,
-    # (3 cos 50 + cos 30) / 4 = 0.699 when b was drawn three times
-    encoder = degrees(b=0, c=20, x=50)
-    assert cluster_samples(["b", "c", "x"], encoder, cosine=0.72) == (0, 0, 0)
-    assert cluster_samples(["b", "c", "x", "b", "b"], encoder, cosine=0.72) == (0, 0, 2, 0, 0)
-    # neither the nearest nor the farthest of two decides: cos 30 = 0.866, cos 50 = 0.643
-    assert cluster_samples(["b", "c", "x"], encoder, cosine=0.8) == (0, 0, 2)
-    assert cluster_samples(["b", "c", "x"], encoder, cosine=0.7) == (0, 0, 0)
-
-
 _WORDS = ("b", "c", "d", "e", "f", "g")
 _SAMPLES = st.lists(st.sampled_from([*_WORDS, "", "The", "."]), max_size=10)
 
@@ -213,7 +196,7 @@ def test_what_clustered_a_record_is_its_run_documents_word() -> None:
     assert clustered_by(whole) is None
     assert clustered_by(stating(whole, "by hand")) is None
     part = sampled((("b",), (0,)), (("b",), None), (("b",), None), (None, None))
-    with pytest.raises(DataError, match=r"2 of 3 rounds with samples .* --cluster-cosine") as error:
+    with pytest.raises(DataError, match="2 of 3 rounds") as error:
         clustered_by(stating(part, stated))
     assert error.value.column == "sample_clusters"
 

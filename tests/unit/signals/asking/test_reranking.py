@@ -101,16 +101,6 @@ def test_values_by_hand() -> None:
     assert RERANK_VARIANCE(rounds) == pytest.approx(0.13, abs=1e-12)
 
 
-def test_variance_at_its_ends() -> None:
-    assert RERANK_VARIANCE(view({"a": 1.0, "b": 0.0})) == 0.25
-    assert RERANK_VARIANCE(view({"a": 1.0})) == 0.0
-    assert RERANK_VARIANCE(view({"a": 0.1, "b": 0.1, "c": 0.1})) == 0.0
-    assert RERANK_VARIANCE_RAW(view({"a": 0.1, "b": 0.1, "c": 0.1})) == 0.0
-    # K = 10 with all but the extremes in the middle: the lower bound 1 / (2K).
-    ten = view({str(i): 0.5 for i in range(8)} | {"low": 0.0, "high": 1.0})
-    assert RERANK_VARIANCE(ten) == pytest.approx(1 / 20, abs=1e-15)
-
-
 @given(
     st.lists(
         st.floats(-1e4, 1e4, width=32) | st.sampled_from([0.0, 1.0, -11.5]), min_size=1, max_size=15
