@@ -131,7 +131,6 @@ MinRounds = Annotated[
 
 
 def refuse_draws(resamples: int, seed: int, least: int = 1) -> None:
-    """Refuse too few resamples and a negative seed."""
     if resamples < least or seed < 0:
         raise UsageError(
             f"resamples must be at least {least} and the seed at least 0, found {resamples} and {seed}"
@@ -467,8 +466,6 @@ class ChoiceSettings(ScoredSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiagnosisSettings:
-    """Settings of a diagnosis."""
-
     signals: Annotated[
         tuple[str, ...] | None,
         Option(metavar="A,B", help="only these signals (default: every signal with a value)"),

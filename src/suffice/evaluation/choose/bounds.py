@@ -50,7 +50,6 @@ class Promise:
 
     @property
     def bounds(self) -> tuple[Bound, ...]:
-        """All bounds of the promise."""
         asked: tuple[tuple[LossName, float | None], ...] = (
             (self.loss, self.max_loss),
             ("wrong-stop", self.max_wrong_stops),
@@ -293,5 +292,4 @@ def allowed_in_words(terms: Mapping[str, Any]) -> str:
 
 
 def joined(parts: Sequence[str]) -> str:
-    """Join words as in ``a, b and c``."""
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)

@@ -61,7 +61,6 @@ def without_gaps(measures: Measures, who: str, f1_kind: F1Kind) -> tuple[Measure
 
 
 def refuse_unscored(part: Measures, split: str, f1_kind: F1Kind) -> None:
-    """Refuse a split without any scored question."""
     if not part.scores(f1_kind).labelled.any():
         raise UsageError(
             f"no question of split {split!r} {part.metric.unscored}; to see which do: suffice traces info "
@@ -143,7 +142,6 @@ def refuse_several_loops(measures: Measures) -> None:
 
 
 def refuse_one_round(measures: Measures) -> None:
-    """Refuse a record of one round."""
     if measures.traces.n_rounds < 2 and measures.seen is None:
         raise UsageError(
             f"every question of {measures.traces.origin.source} has one round, so there is nothing to "
@@ -161,8 +159,6 @@ Group = Literal["fixed", "method", "rule", "path"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A policy and the answer it returns."""
-
     policy: NamedPolicy
     group: Group
     answer: str = LATEST
@@ -174,7 +170,6 @@ class Candidate:
 
     @property
     def title(self) -> str:
-        """Its decision in words."""
         answer = "most frequent answer" if self.answer == MAJORITY else f"answer of {self.answer}"
         returned = "" if self.answer == LATEST else f", and return the {answer}"
         policy, method = self.policy.policy, find_method(self.policy.kind)
@@ -258,7 +253,6 @@ def candidates_of(record: Measures, kept: Measures, settings: ChoiceSettings) ->
 
 
 def _told(asked: AskedPolicy, warned: list[str]) -> NamedPolicy:
-    """Build a policy and collect the warnings of its fit."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SufficeWarning)
         built = asked.build()
@@ -391,8 +385,6 @@ def betting_orders(ids: Sequence[str], units: NDArray[np.intp]) -> NDArray[np.in
 # --- measured ------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """Candidates on the questions kept from fitting."""
-
     stops: NDArray[np.int16]  # (n_members, n_questions), from 1
     scores: Array  # (n_questions, n_rounds)
     right: Array  # EM, alike
@@ -408,7 +400,6 @@ class Kept:
 
     @classmethod
     def of(cls, kept: Measures, members: Sequence[Candidate], settings: ChoiceSettings) -> Kept:
-        """Measure the candidates once."""
         runner = Runner(
             kept,
             [member.policy for member in members],
@@ -452,7 +443,6 @@ class Kept:
         )
 
     def half(self, rows: NDArray[np.intp]) -> Half:
-        """Return some of the questions."""
         units = numbered_units(self.units[rows])
         return Half(
             stops=RuleStops.of_array(self.stops[:, rows]),

@@ -81,7 +81,6 @@ class Choice(Tabular):
 
     @property
     def policy(self) -> StopPolicy:
-        """The policy to run live."""
         policy = self.chosen.policy.policy
         if policy is None:
             raise UsageError("the chosen candidate decides nothing")
@@ -95,17 +94,14 @@ class Choice(Tabular):
 
     @property
     def result(self) -> ReplayResult:
-        """The replay with the chosen policy."""
         return self._where(self.chosen)
 
     @property
     def measured(self) -> PolicyResult:
-        """The chosen policy in that replay."""
         return self.measured_of(self.chosen)
 
     @property
     def full(self) -> PolicyResult:
-        """The full budget in the same replay."""
         return self._full_of(self.chosen)
 
     def _where(self, candidate: Candidate) -> ReplayResult:
@@ -121,12 +117,10 @@ class Choice(Tabular):
 
     @property
     def metric(self) -> Metric:
-        """The metric of the comparison."""
         return self.result.metric
 
     @property
     def in_full(self) -> bool:
-        """Whether the choice is the full budget."""
         return self.chosen.policy.name == self.result.baseline
 
     # --- the first screen ------------------------------------------------------------------------
@@ -136,7 +130,6 @@ class Choice(Tabular):
         return self.changes_of(self.chosen)
 
     def changes_of(self, candidate: Candidate) -> tuple[CostChange, ...]:
-        """Return a candidate's costs before and after."""
         full = self._full_of(candidate)
         changes = cost_changes(full.costs, self.measured_of(candidate).costs)
         return tuple(one for one in changes if one.name != "retrievals" or one.full is not None)
@@ -174,16 +167,13 @@ class Choice(Tabular):
 
     @property
     def headline(self) -> str:
-        """Higher costs, the decision, its saving and its promise in sentences."""
         return " ".join((*self.dearer(), *self.decision))
 
     @property
     def decision(self) -> tuple[str, str]:
-        """The decision, and its saving and promise, in sentences."""
         return f"{_first(self.title)}.", " ".join(filter(None, (self._saves(), self._promise())))
 
     def dearer(self) -> Iterator[str]:
-        """Yield a sentence on costs that rise much."""
         rises = [one for one in self.changes if (one.change or 0.0) > _DEARER]
         if rises:
             told = joined([f"{_label(one)} by {percent(one.change)}%" for one in rises])
@@ -218,7 +208,6 @@ class Choice(Tabular):
         return joined(said)
 
     def screen(self) -> Iterator[str]:
-        """The first screen, line by line."""
         for sentence in (*self.dearer(), *self.decision):
             yield from wrap(sentence, _WIDTH)
         yield ""
@@ -364,7 +353,6 @@ class Choice(Tabular):
 
     @property
     def tried(self) -> str:
-        """The numbers of policies tested, fitted and ranked, in words."""
         groups = [one.candidate.group for one in self.ranked]
         kinds = (("fixed", "fixed budget"), ("method", "fitted method"), ("rule", "rule"))
         named = [counted(groups.count(group), name) for group, name in kinds if group in groups]
@@ -424,7 +412,6 @@ class Choice(Tabular):
         )
 
     def live(self, policy: str, guess: str) -> Iterator[tuple[str, str]]:
-        """Yield commands and code that run the chosen policy and the guess from their files."""
         answer = self.chosen.answer
         chosen = "" if answer == LATEST else f" --answer {answer}"
         chosen_live = "" if answer == LATEST else f", answer={answer!r}"
@@ -449,7 +436,6 @@ class Choice(Tabular):
 
     # --- shown -----------------------------------------------------------------------------------
     def tables(self) -> tuple[Table, ...]:
-        """Return tables of costs, savings, answers, fitted candidates and wrong stops."""
         said = Table(
             name="answers",
             columns=(Column(name="question"), Column(name="answer")),
@@ -459,7 +445,6 @@ class Choice(Tabular):
         return (self._costs_table(), *allowed, said, self._ranked_table(), *self._wrong_tables())
 
     def plotted(self) -> Plot:
-        """Plot the saving against the allowed loss."""
         if self.promised is None:
             return Tabular.plotted(self)
         return Plot(
@@ -523,7 +508,6 @@ class Choice(Tabular):
         return (Table(name="wrong", title=title, columns=columns, rows=rows, names=0),)
 
     def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
         candidate, promised = self.chosen, self.promised
         return {
             "headline": self.headline,

@@ -42,8 +42,6 @@ _MOST_MEMBERS = 200_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """Rules, then fixed budgets, on the fitting questions."""
-
     rules: tuple[str, ...]
     stops: RuleStops  # (n_rules, n_questions)
     reads: tuple[CostReads, ...]

@@ -100,12 +100,10 @@ class SearchedRule:
 
     @property
     def score(self) -> float:
-        """The score of the comparison."""
         value: float = getattr(self, self.metric.score)
         return value
 
     def to_json(self, *, naive: bool = False) -> dict[str, Any]:
-        """Return the entry of ``search --json``."""
         document = {**self.metric.unknown, **fields_as_json(self, self.metric.names)}
         entry = {**document, "low": self.interval.low, "high": self.interval.high}
         if naive:
@@ -145,7 +143,6 @@ class SearchResult(Tabular):
 
     @property
     def objective(self) -> str:
-        """The quantity that orders the rules."""
         asked = self.settings.objective or self.metric.score
         return self.metric.names.get(asked, asked)
 
@@ -163,7 +160,6 @@ class SearchResult(Tabular):
 
     @property
     def thresholds_tried(self) -> int:
-        """Number of thresholds tried on tune."""
         return sum(condition.tried for condition in self.thresholds)
 
     @property
@@ -259,11 +255,9 @@ class SearchResult(Tabular):
         return replace(rules, names=0), replace(front, names=0)
 
     def plotted(self) -> Plot:
-        """Plot score against cost of the Pareto front."""
         return Plot(table=self.named("Pareto front"), x="cost", y=self.metric.name, label="rule")
 
     def explained(self, *, naive: bool) -> list[str]:
-        """Explain the figures and the correction in sentences."""
         settings, label = self.settings, self.metric.label
         which = self.metric.which_f1(settings.f1_kind)
         kind = "" if which is None else f" ({which})"

@@ -160,7 +160,6 @@ def _group(
 
 
 def selective_tables(results: Sequence[Mapping[str, Any]]) -> Iterator[Table]:
-    """Yield tables of confidences, and of answers above and below the threshold."""
     if not results:
         return
     first = results[0]
@@ -251,7 +250,6 @@ def breakdown(traces: TraceSet | Measures, result: ReplayResult) -> tuple[dict[s
 
 
 def types_table(types: Sequence[Mapping[str, Any]], baseline: str | None) -> Table:
-    """Return a table of every policy on every type of question, against the ``baseline``."""
     columns = (
         Column(name="type", most=2 * NAME_WIDTH, once=True),
         POLICY,
@@ -291,7 +289,6 @@ class Diagnosis(Tabular):
     notes: tuple[str, ...]
 
     def tables(self) -> tuple[Table, ...]:
-        """Return tables of signals, policies by type, confidences and calibrators, then the notes."""
         labels, tables = self.replayed.labels, [*self.signals.tables()]
         if any(of_kind["type"] is not None for of_kind in self.types):
             tables.append(_with_labels(types_table(self.types, self.replayed.baseline), labels))
@@ -305,7 +302,6 @@ class Diagnosis(Tabular):
         return (*tables, Table(name="notes", notes=notes))
 
     def to_json(self) -> dict[str, Any]:
-        """Return strict JSON, null where undefined."""
         return {
             **self.signals.to_json(),
             "replay": {

@@ -128,7 +128,6 @@ class CalibratorStudy(Tabular):
     results: tuple[Mapping[str, Any], ...]
 
     def tables(self) -> tuple[Table]:
-        """Return the table of calibrators by the quality of their probabilities."""
         first = self.results[0]
 
         def against_first(score: Mapping[str, Any]) -> Value:
@@ -160,7 +159,6 @@ class CalibratorStudy(Tabular):
         return (table_of("calibrators", self.results, described, title),)
 
     def to_json(self) -> dict[str, Any]:
-        """Return strict JSON: the scores of every kind."""
         return {
             "traces": self.source,
             "version": VERSION,

@@ -89,7 +89,6 @@ def separations(
 
 
 def figures_of(rows: Rows) -> Figures:
-    """Return signed d and AUROC of the rows."""
     n_questions = int(rows.questions.max(initial=0)) + 1
     resampled, once = ResampledD(rows, n_questions), np.ones((n_questions, 1))
     return float(resampled(once)[0]), auroc(rows.sign * rows.values, rows.right)
@@ -171,8 +170,6 @@ _ENOUGH = 10  # rounds that tell later rounds from earlier ones
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """A warning about a signal: its kind, and its meaning and remedy in words."""
-
     kind: FlagKind
     message: str
 
@@ -180,7 +177,6 @@ class Flag:
 def signal_flags(
     traces: TraceSet | Measures, names: Iterable[str], *, tune_split: str = FIT_SPLIT
 ) -> dict[str, tuple[Flag, ...]]:
-    """Return the warnings about each named signal."""
     names = tuple(dict.fromkeys(names))
     measures = Measures.of(traces)
     record, table = measures.traces, measures.signals(names)

@@ -68,22 +68,17 @@ def _fitting(candidate: NamedPolicy) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Comparison(Tabular):
-    """A replay and the measures of its questions."""
-
     measures: Measures
     result: ReplayResult
 
     @property
     def traces(self) -> TraceSet:
-        """The record of the questions."""
         return self.measures.recorded
 
     def tables(self) -> tuple[Table, ...]:
-        """Return the tables of the replay."""
         return self.result.tables()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON of the replay."""
         return self.result.to_json()
 
 

@@ -48,11 +48,9 @@ class LoopComparison(Tabular):
     differs: Mapping[str, tuple[Any, Any]]
 
     def to_json(self) -> dict[str, Any]:
-        """Return strict JSON; scores are fractions in [0, 1]."""
         return {**Tabular.to_json(self), "metric": self.metric.name}
 
     def tables(self) -> tuple[Table, ...]:
-        """Return the score, the costs, and how the loops differ."""
         scores = _columns(self.metric.label, kind="percent", change="points")
         costs = _columns("cost a question", kind="number", change="number")
         first, second = self.sources

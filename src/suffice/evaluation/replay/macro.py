@@ -28,8 +28,6 @@ _NAME_WIDTH = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MacroPolicy:
-    """A policy's means over the sets, with equal weights."""
-
     name: str
     metric: Metric = field(metadata={"json": None})
     other: float = field(metadata={"json": "{other}"})
@@ -42,7 +40,6 @@ class MacroPolicy:
     label: str = field(metadata={"json": None})
 
     def to_json(self) -> dict[str, Any]:
-        """Strict JSON; the score apart from its interval."""
         names = {**self.metric.names, "other": self.metric.key(self.metric.beside)}
         return {**fields_as_json(self, names), names["metric"]: self.score.estimate}
 
@@ -61,11 +58,9 @@ class MacroResult(Tabular):
 
     @property
     def frontier(self) -> list[tuple[float, float]]:
-        """Mean rounds and mean score of the fixed budgets."""
         return sorted((one.mean_rounds, one.score.estimate) for one in self.policies if one.fixed)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry ``macro`` of ``replay --json``."""
         return {
             "sets": [
                 {"traces": source, "labelled": count}
@@ -79,7 +74,6 @@ class MacroResult(Tabular):
         }
 
     def tables(self) -> tuple[Table]:
-        """Return the table of policies over all sets and in each set."""
         metric, other = self.metric, self.metric.beside
         label = metric.label
         columns = (

@@ -113,14 +113,12 @@ class NamedPolicy:
 
     @classmethod
     def of(cls, policy: StopPolicy, name: str, max_rounds: int | None = None) -> NamedPolicy:
-        """Return a policy under a name."""
         return cls(
             name=name, kind=policy.kind, preset=policy.preset, policy=policy, max_rounds=max_rounds
         )
 
     @property
     def adaptive(self) -> bool:
-        """Whether it decides by signals."""
         return self.policy is not None and bool(self.policy.specs)
 
     @property
@@ -133,8 +131,6 @@ class NamedPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedPolicy:
-    """A name and the function that builds its policy, or raises if the record does not allow it."""
-
     name: str
     build: Callable[[], NamedPolicy]
 
@@ -240,7 +236,6 @@ def measure_together(
 
 
 def numbered(built: Sequence[NamedPolicy]) -> tuple[NamedPolicy, ...]:
-    """Number repeated names and labels."""
     paths: dict[str, set[str | None]] = {}
     for candidate in built:
         paths.setdefault(candidate.label, set()).add(candidate.file)

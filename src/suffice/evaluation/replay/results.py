@@ -89,12 +89,10 @@ class PolicyResult:
 
     @property
     def adaptive(self) -> bool:
-        """Whether it decides by signals."""
         return self.policy is not None and bool(self.policy.specs)
 
     @property
     def score(self) -> float | None:
-        """The score of the comparison."""
         value: float | None = getattr(self, self.metric.score)
         return value
 
@@ -104,7 +102,6 @@ class PolicyResult:
         return None if self.confidence is None else int(np.isnan(self.confidence).sum())
 
     def paid(self, cost: str, form: Callable[[float | None], str] = amount) -> str:
-        """Return a mean cost or its range as a text."""
         if (ranged := self.at_stops.ranges.get(cost)) is not None:
             return ranged.shown(share=False)
         return form(self.mean_rounds if cost == _ROUNDS else self.costs.get(cost))
@@ -119,7 +116,6 @@ class PolicyResult:
         return {number: int(n) if float(n).is_integer() else n for number, n in told if n}
 
     def to_json(self, question_ids: Sequence[str] | None = None) -> dict[str, Any]:
-        """Return the entry of ``replay --json``; with ids also the stop round of every question."""
         entry = {
             **self.metric.unknown,
             **fields_as_json(self, self.metric.names),
@@ -184,27 +180,22 @@ class ReplayResult(Tabular):
     cut: CutRecord | None = field(default=None, metadata=_ELSEWHERE)
 
     def policy(self, name: str) -> PolicyResult:
-        """Return the policy of a name."""
         return next(policy for policy in self.policies if policy.name == name)
 
     @property
     def draws(self) -> str:
-        """The draws of its intervals, in words."""
         return draws_in_words(self.labelled)
 
     @property
     def labels(self) -> dict[str, str]:
-        """Labels of the policies in tables, by name."""
         return {policy.name: policy.label for policy in self.policies}
 
     @property
     def baseline_label(self) -> str:
-        """Label of the baseline in tables."""
         return self.labels.get(self.baseline, self.baseline)
 
     @property
     def verdict(self) -> str:
-        """Whether adaptive policies pay here, in sentences."""
         adaptive = [policy for policy in self.policies if policy.adaptive]
         if not adaptive:
             return "Not tested: no policy here reads answers or evidence to decide."
@@ -224,7 +215,6 @@ class ReplayResult(Tabular):
         return f"{_by_agreement(self.metric)}No policy is significantly better than {at}."
 
     def saving(self, policy: PolicyResult) -> str:
-        """Say a policy's saving and score against the full budget."""
         mean = policy.paid(_ROUNDS, decimal)
         rounds = f"stops after {mean} rounds on average, of {self.max_rounds}"
         name = self.cost.name
@@ -254,7 +244,6 @@ class ReplayResult(Tabular):
         return float(np.mean(widths)) / 2 if widths else None
 
     def to_json(self, *, per_question: bool = False) -> dict[str, Any]:
-        """Return the document of ``replay --json``: strict JSON, null where undefined."""
         ids = self.question_ids if per_question else None
         spent = any(policy.costs.get("joules") is not None for policy in self.policies)
         return {
@@ -295,7 +284,6 @@ class ReplayResult(Tabular):
         return tuple(table for table in tables if table is not None)
 
     def plotted(self) -> Plot:
-        """Plot score against cost, with a line through the fixed budgets."""
         cost = "mean_rounds" if self.cost.name == _ROUNDS else self.cost.name
         return Plot(table=self.table, x=cost, y=self.metric.key(self.metric.score), line="fixed-")
 
@@ -380,7 +368,6 @@ class ReplayResult(Tabular):
 
 # --- what a reader must know -------------------------------------------------------------------------
 def unscored_notes(unscored: Mapping[str, int], labelled: int, metric: Metric) -> list[str]:
-    """Note labeled questions without a known score, by the policies' labels."""
     named = [f"{name} ({count})" for name, count in unscored.items() if count]
     if not named:
         return []
@@ -392,7 +379,6 @@ def unscored_notes(unscored: Mapping[str, int], labelled: int, metric: Metric) -
 
 
 def policy_notes(policies: Sequence[PolicyResult], questions: int, metric: Metric) -> list[str]:
-    """Note replaced rounds, undefined confidences and figures left out."""
     notes = [
         f"{policy.label}: {counted(policy.beyond_record, 'question')} ended before the policy stopped; the "
         "last recorded round was taken"
@@ -423,7 +409,6 @@ def policy_notes(policies: Sequence[PolicyResult], questions: int, metric: Metri
 
 
 def short_cost(cost: float) -> str:
-    """Return a cost for a sentence."""
     return count(cost) if cost >= _MOST_WITH_DECIMALS else amount(cost)
 
 
