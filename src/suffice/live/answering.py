@@ -86,7 +86,6 @@ class Answered:
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the document of ``suffice ask --json``."""
         held, numbered = (
             self.answer_set,
             enumerate(zip(self.decisions, self.rounds, strict=True), 1),
@@ -143,7 +142,6 @@ class Tokens:
 
     @classmethod
     def of(cls, rounds: Sequence[Round]) -> Tokens:
-        """Return the tokens of rounds."""
         usage = total_usage(rounds)
 
         def total(part: str) -> int | None:
@@ -216,11 +214,9 @@ class AskSettings:
             raise UsageError(unknown_name("pipeline", self.pipeline, LOOPS))
 
     def pipeline_for(self, policy: StopPolicy) -> str:
-        """Return the loop's name under a policy."""
         return self.pipeline or policy.needs.pipeline or CumulativeSettings.pipeline
 
     def choice(self, policy: StopPolicy) -> AnswerChoice:
-        """Return which answer is returned under a policy."""
         return AnswerChoice.parse(self.choose).or_own(policy.needs.returns)
 
     def read_by(self, policy: StopPolicy) -> tuple[SignalSpec, ...]:
@@ -265,7 +261,6 @@ class LiveLoop:
 
     @property
     def encodes(self) -> bool:
-        """Whether it needs an encoder in addition to the retriever's."""
         needs = self.policy.needs
         return needs.encoder or needs.clusters is not None
 

@@ -96,7 +96,6 @@ class Privacy:
         return None if texts == "all" or place is None else cls("no-texts")
 
     def question(self, question: Question, gold: Gold) -> Veiled:
-        """Return a question as the record keeps it."""
         return Veiled(self, question, gold)
 
     def hashed(self, text: str) -> str:

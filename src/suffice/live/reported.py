@@ -270,5 +270,4 @@ def _answered(held: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def named(names: Iterable[str]) -> str:
-    """Return names for a message."""
     return ", ".join(map(repr, sorted(names)))

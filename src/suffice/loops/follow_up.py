@@ -72,12 +72,10 @@ class FollowUpSettings(QueryLoopSettings):
 
     @property
     def reasons(self) -> bool:
-        """Whether a chain of thought stands before the answer."""
         return self.final_answer == "ircot"
 
     @property
     def own_calls(self) -> int:
-        """The number of calls per round that neither answer nor rate an answer."""
         return 2 + self.verdicts + len(self.looks)
 
 
@@ -145,7 +143,6 @@ class FollowUpPipeline(QueryLoop):
     def choose(
         self, question: str, steps: Sequence[SearchStep], *, refused: QueryChoice | None = None
     ) -> QueryChoice:
-        """Return the next follow-up question."""
         del refused  # it never ends by itself
         prompt = self._prompts.next_query(question, steps)
         query, text, usage = self._ask(prompt)
@@ -166,7 +163,6 @@ class FollowUpPipeline(QueryLoop):
         return one_line(_LABEL.sub("", _first_line(text))), text, usage
 
     def read(self, query: str, passages: Sequence[Passage]) -> tuple[str, Usage]:
-        """Return the answer to a follow-up question from its documents alone."""
         if not passages:
             return _UNKNOWN, NOTHING_ASKED
         prompt, most = render_reading(query, passages, api=self.model.api), self.settings
@@ -186,18 +182,15 @@ class FollowUpPipeline(QueryLoop):
     def prompt(
         self, question: Question, steps: Sequence[SearchStep], shown: Sequence[Passage]
     ) -> Prompt:
-        """Return the prompt for the answer from the steps, each with its documents."""
         del shown
         if self.settings.prompt == "in-loop":
             return self.answer_in_loop(question.text, steps)
         return self._prompts.answer(question.text, steps)
 
     def conversation(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
-        """Return the main question and the steps so far."""
         return self._prompts.conversation(question, steps)
 
     def answer_in_loop(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
-        """Return the prompt with the main question once more, after the steps so far."""
         return self._prompts.answer_in_loop(question, steps)
 
 

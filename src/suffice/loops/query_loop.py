@@ -98,7 +98,6 @@ class QueryLoopSettings(LoopSettings):
 
     @classmethod
     def writing(cls, signals: Collection[str]) -> dict[str, Any]:
-        """See :meth:`suffice.loops.steps.LoopSettings.writing`."""
         return {
             **LoopSettings.writing(signals),  # by name: super() does not reach over slots
             "verdicts": LLM_STOP.name in signals,
@@ -107,7 +106,6 @@ class QueryLoopSettings(LoopSettings):
 
     @property
     def writes(self) -> frozenset[str]:
-        """Names of the recorded signals that the rounds carry."""
         verdicts = [LLM_STOP.name] if self.verdicts else []
         return frozenset({MALFORMED_ACTIONS.name, *verdicts, *self.looks})
 
@@ -117,7 +115,6 @@ class QueryLoopSettings(LoopSettings):
         return 2 + len(self.looks)
 
     def shown(self, number: int) -> int:
-        """Return the most passages that rounds 1 to ``number`` show."""
         return number * self.step
 
 

@@ -112,11 +112,9 @@ class BudgetedSettings(LoopSettings):
 
     @property
     def majority(self) -> bool:
-        """Whether a round's answer is the most frequent of its samples, not the greedy one."""
         return self.certainty == "self_consistency"
 
     def shown(self, number: int) -> int:
-        """Return the number of passages that rounds 1 to ``number`` show."""
         return self.start + (number - 1) * self.step
 
 

@@ -58,7 +58,6 @@ class ReactPipeline(QueryLoop):
     def choose(
         self, question: str, steps: Sequence[SearchStep], *, refused: QueryChoice | None = None
     ) -> QueryChoice:
-        """Return the action after these steps."""
         prompt = render_agent(question, steps, api=self.model.api)
         if refused is not None:
             text, usage = self._ask(render_once_more(prompt, refused.said), FORCED)
@@ -90,11 +89,9 @@ class ReactPipeline(QueryLoop):
         )
 
     def conversation(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
-        """Return thoughts, actions and findings so far."""
         return render_trail(question, steps, api=self.model.api)
 
     def answer_in_loop(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
-        """Return the prompt that makes the agent finish; a completion model continues ``Finish[``."""
         return render_finish(question, steps, api=self.model.api)
 
     def _ask(self, prompt: Prompt, label: str) -> tuple[str, Usage]:
@@ -234,7 +231,6 @@ def _observation(passages: Sequence[Passage], note: str = "") -> str:
 
 
 def said(action: AgentAction) -> str:
-    """Return thought and action in the form of the examples."""
     verb = "Search" if action.kind == "search" else "Finish"
     thought = f"Thought: {action.thought}\n" if action.thought else ""
     return f"{thought}Action: {verb}[{action.argument}]"
@@ -314,7 +310,6 @@ _EXAMPLES: tuple[_Trajectory, ...] = (
 
 
 def render_agent(question: str, steps: Sequence[SearchStep], *, api: Api) -> Prompt:
-    """Return the prompt after these steps."""
     trajectory = (
         f"Question: {one_line(question)}",
         tuple((step.said, _observation(step.found, step.note)) for step in steps),

@@ -80,7 +80,6 @@ class Contents(Tabular):
     notes: tuple[str, ...]
 
     def tables(self) -> Sequence[Table]:
-        """Return tables of the record, its groups, columns and signals; leave out empty ones."""
         groups = [
             (one["what"], one["name"] or "(none)", one["questions"], one["labelled"], one["rounds"])
             for one in self.groups
@@ -180,7 +179,6 @@ def _groups(source: TraceInspection) -> Iterator[Entry]:
 
 
 def _columns(source: TraceInspection) -> Iterator[Entry]:
-    """Describe the columns: those of the schema first, then the others in file order."""
     table = one_table((source.traces.table, source.traces.closed_book))
     types = {column.name: column.type for part in reversed(source.parts) for column in part.stored}
     meanings = {column.name: column.meaning for column in COLUMNS}
@@ -271,7 +269,6 @@ class Exploration:
     unlike: tuple[Entry, ...] = ()
 
     def notes(self) -> list[str]:
-        """Return a sentence on each check, with its numbers."""
         notes = []
         for share in self.shares:
             fits = "as promised" if share["p_value"] >= _ALARM else "NOT AS PROMISED"

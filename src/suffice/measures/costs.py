@@ -179,7 +179,6 @@ class CostBook:
         }
 
     def notes(self, axis: CostAxis) -> list[str]:
-        """Return what a reader of figures at this cost must know."""
         notes = [axis.reason] if axis.reason else []
         model, traces = self._model, self._traces
         if model.charge == "published":

@@ -328,7 +328,6 @@ class Measures:
 
     @property
     def unit_notes(self) -> list[str]:
-        """Say how many units the questions count as if some are not independent."""
         questions, units = len(self.units), int(self.units.max(initial=-1)) + 1
         if questions == units:
             return []

@@ -59,7 +59,6 @@ def score_rounds(
 
 
 def gold_answers(traces: TraceSet) -> GoldAnswers:
-    """Return the gold answers of every question, as round 1 states them."""
     return GoldAnswers.of(traces.first_rounds("gold_answers"))
 
 
@@ -188,13 +187,11 @@ UNITS = WorkColumn(_units, "unit", of_rounds=False)
 
 @cache
 def lengths_of(column: str) -> WorkColumn:
-    """Name the length of each list in a column of the record."""
     return WorkColumn(methodcaller("lengths", column), f"length-{column}")
 
 
 @cache
 def own_score(name: ScoreName) -> WorkColumn:
-    """Name the record's own score in place of a score."""
     return WorkColumn(partial(own_scores, name=name))
 
 

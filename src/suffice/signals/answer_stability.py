@@ -37,12 +37,10 @@ def as_published(texts: pa.Array) -> pa.Array:
 
 
 def forms(rounds: RoundColumns) -> Texts:
-    """Return the answers in the normal form by which they are compared."""
     return rounds.texts("answer").mapped(answer_forms)
 
 
 def published_forms(rounds: RoundColumns) -> Texts:
-    """Return the answers as the published code normalizes them."""
     return rounds.texts("answer").mapped(as_published)
 
 

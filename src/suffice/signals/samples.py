@@ -70,7 +70,6 @@ def sample_clusters(finished: Round, by: Clustering = "string") -> tuple[SampleC
 
 
 def not_clustered() -> DataError:
-    """Return the error for samples that have no clusters by meaning."""
     return DataError(
         "null: these samples were not clustered by meaning; type suffice signals TRACES "
         "--encoder minilm --cluster-cosine --out TRACES2, or use --clusters string",
@@ -226,12 +225,10 @@ TOP_CLUSTER_CONFIDENCE = sample_signal(
 
 
 def entropy_signal(by: Clustering) -> SignalSpec:
-    """Return ``normalized_entropy`` over these clusters."""
     return _over(NORMALIZED_ENTROPY, by)
 
 
 def top_cluster_signal(by: Clustering) -> SignalSpec:
-    """Return ``top_cluster_confidence`` over these clusters."""
     return _over(TOP_CLUSTER_CONFIDENCE, by)
 
 

@@ -80,7 +80,6 @@ class Lack:
         return f"{self.needed}{because}{give}{instead}"
 
     def __str__(self) -> str:
-        """Return the whole message."""
         return f"signal {self.spec.name!r} {self.predicate}"
 
 
@@ -223,12 +222,10 @@ class SignalTable:
 
     @property
     def n_questions(self) -> int:
-        """Return the number of questions."""
         return int(self.exists.shape[0])
 
     @property
     def n_rounds(self) -> int:
-        """Return the full budget in rounds."""
         return int(self.exists.shape[1])
 
     def signal(self, name: str) -> NDArray[np.float64]:
@@ -331,7 +328,6 @@ class GrowingRecord:
 
     @property
     def rounds(self) -> RoundColumns:
-        """Return the columns that signals are computed of."""
         if self._read is None:
             self._rows += map(self._row, range(len(self._rows), len(self.view.rounds)))
             rows = pa.concat_tables(self._rows)

@@ -127,8 +127,6 @@ class PlanningSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRun:
-    """The steps of a run and how it ended."""
-
     steps: tuple[PlanStep, ...]
     outcome: PlanOutcome
 
@@ -279,7 +277,6 @@ class _Run:
         )
 
     def _carry_out(self, made: PlanStep, decision: GateDecision) -> PlanStep:
-        """Carry out a decision and return the step."""
         revise = self.gate is not None and self.gate.settings.revises
         best = next((candidate.text for candidate in made.candidates if candidate.text), "")
         action = decision.action
@@ -449,14 +446,11 @@ class PlanJob:
 
     @property
     def key(self) -> PlanKey:
-        """The key of the run."""
         return self.task.id, self.agent.control.name, self.retriever, self.seed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRecorderSettings(SessionSettings):
-    """How a recording runs."""
-
     judge: Judge | None = None
 
 

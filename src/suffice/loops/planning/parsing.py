@@ -249,7 +249,6 @@ def numbered_steps(text: str) -> tuple[str, ...]:
 
 
 def joined_steps(steps: Sequence[str]) -> str:
-    """Return steps as a numbered plan."""
     return " ".join(f"{number}) {step}" for number, step in enumerate(steps, start=1))
 
 
@@ -344,7 +343,6 @@ class PlanText:
             self._lines.append(f"Document [{title or passage.id}]: {quoted}")
 
     def take(self, number: int, step: str) -> None:
-        """Append a step."""
         self._lines.append(f"Step {number}: {step}")
 
     def drop(self, number: int, step: str, left: Sequence[str]) -> None:
@@ -355,20 +353,16 @@ class PlanText:
         )
 
     def heard(self, question: str, reply: str) -> None:
-        """Append a question with the user's answer."""
         self._lines.append(f"Question to the user: {question}\nThe user: {reply}")
 
     def ask_next(self, model: ChatModel, number: int) -> Prompt:
-        """Return the prompt for step ``number`` of the plan."""
         asked = _NEXT.format(number=number, total=self.task.total_steps)
         return self._prompt(model, asked, f"Step {number}:")
 
     def ask_result(self, model: ChatModel) -> Prompt:
-        """Return the prompt for the final JSON object."""
         return self._prompt(model, _FINAL.format(total=self.task.total_steps), "JSON:")
 
     def ask_review(self, model: ChatModel) -> Prompt:
-        """Return the prompt for the YES or NO of a self-reflecting agent."""
         return self._prompt(model, _REVIEW, "Answer:")
 
     def _prompt(self, model: ChatModel, asked: str, cue: str) -> Prompt:
@@ -382,7 +376,6 @@ class PlanText:
 
 
 def clarifying_question(number: int, total: int, candidates: Iterable[str]) -> str:
-    """Return the question to the user about an uncertain step."""
     distinct = list(dict.fromkeys(candidate for candidate in candidates if candidate))
     if not distinct:
         return f"No proposal for step {number} of {total} came out. What should it be?"

@@ -51,8 +51,6 @@ _MAY_DIFFER = frozenset({"version", "sample"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """The settings of a recording."""
-
     dataset: str
     columns: Mapping[str, str] | None = None
     settings: LoopSettings = field(default_factory=CumulativeSettings)
@@ -252,8 +250,6 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecorderSettings(SessionSettings):
-    """How a recording runs."""
-
     concurrency: int = 8
     closed_book: Callable[[Question], Round] | None = None
     may_differ: frozenset[str] = frozenset({"version"})

@@ -45,14 +45,11 @@ class RecordSummary:
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is left to record."""
         return not self.failed and not self.interrupted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSettings:
-    """How a recording runs."""
-
     run: Mapping[str, Any]
     concurrency: int = 1
     kept: KeptReplies | None = None

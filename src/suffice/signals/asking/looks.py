@@ -54,7 +54,6 @@ SEARCHES_LEFT = SignalSpec(
 
 
 def check_looks(names: Sequence[str]) -> None:
-    """Refuse a name that is no look."""
     for name in names:
         if name not in ASKED:
             raise UsageError(unknown_name("look", name, ASKED))

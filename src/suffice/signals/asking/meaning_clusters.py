@@ -32,7 +32,6 @@ DEFAULT_COSINE = 0.9
 
 
 def check_cosine(cosine: float) -> None:
-    """Refuse a cosine outside (0, 1]."""
     if not 0.0 < cosine <= 1.0:
         raise UsageError(
             f"the cosine that clusters samples must be above 0 and at most 1, found {cosine!r}; "
@@ -150,8 +149,6 @@ def rows_with(traces: TraceSet, name: str) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusteredTraces:
-    """Hold traces with clustered samples."""
-
     traces: TraceSet
     stated: Mapping[str, Any]
     before: int
@@ -159,7 +156,6 @@ class ClusteredTraces:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Count the rounds that were clustered now, before, or not at all."""
         return {
             **self.stated,
             "rounds": len(self.replies.by_row),

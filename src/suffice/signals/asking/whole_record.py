@@ -245,7 +245,6 @@ class RoundQuestion(Generic[_Reply]):
         )
 
     def do(self, task: _Rounds, stop: threading.Event) -> _Batch[_Reply]:
-        """Ask about the rounds of one question."""
         replies: list[tuple[int, _Reply | BackendError]] = []
         for row, view in task:
             if stop.is_set():
@@ -267,7 +266,6 @@ class RoundQuestion(Generic[_Reply]):
         return replies
 
     def keep(self, results: Sequence[tuple[_Rounds, _Batch[_Reply]]], *, broken: bool) -> None:
-        """Store the replies."""
         del broken
         for row, reply in (answered for _, batch in results for answered in batch):
             if isinstance(reply, BackendError):
@@ -276,7 +274,6 @@ class RoundQuestion(Generic[_Reply]):
                 self._by_row[row] = reply
 
     def report(self) -> None:
-        """Report the progress."""
         self.on_progress(
             Asked(
                 what=self.what,

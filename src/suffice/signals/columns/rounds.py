@@ -78,7 +78,6 @@ class RoundColumns:
         return counts > (counts - holds)[self.first_row]
 
     def undefined(self) -> NDArray[np.float64]:
-        """Return NaN for every row, to be filled."""
         return np.full(self.n_rows, np.nan)
 
     # --- columns ---------------------------------------------------------------------------------
@@ -172,7 +171,6 @@ class Listings:
 
 
 def listings(rounds: RoundColumns) -> Listings:
-    """Return the passages of the column ``passages``."""
     lists = rounds.lists("passages")
     ids = codes_of_ids(lists.field("id"))
     keys = rounds.question[lists.rows] * (int(ids.max(initial=0)) + 1) + ids
