@@ -136,26 +136,8 @@ class PlanningAgent:
 
     Candidates of a step depend on the seed, the task, the step and what the model was shown, not on
     the control: agents that saw the same are given the same candidates, and share replies in a cache.
-
-    Parameters
-    ----------
-    model
-        Drafts steps and the result.
-    control
-        When to retrieve.
-    retriever
-        Searches documents; ``None`` with a control that never retrieves.
-    settings
-        How plans are drafted.
-    detector
-        Finds contradictions; ``None``: the published markers.
-    ask
-        Asks the user; ``None``: an agent that wants to ask goes on without an answer.
-
-    Raises
-    ------
-    UsageError
-        If the control retrieves and there is no retriever, or its gate needs another detector.
+    ``detector`` finds contradictions (``None``: the published markers). ``ask`` asks the user; without it an
+    agent that wants to ask goes on without an answer.
     """
 
     def __init__(
@@ -192,11 +174,6 @@ class PlanningAgent:
         The run ends when the plan has the task's steps, when the gate says STOP, or after ``max_steps``
         decisions; then the model writes the result. An unreadable result is asked for again; if none can be
         read, the drafted steps are the plan.
-
-        Raises
-        ------
-        BackendError
-            If the model or the retriever fails.
         """
         ran = self.run_unless(threading.Event(), task, seed=seed)
         if ran is None:

@@ -121,17 +121,10 @@ def probe_traces(
     that are stored too. The run document is the record's own, with what was asked under ``derived``.
     Resumable, with the same ``out``: see :func:`suffice.loops.record.dataset_run.record`.
 
-    ``source`` is a Parquet file or a directory of them, and stays as it is. ``model`` answers as many
-    questions side by side as it says suit it; or it is what connects to one, called once nothing speaks
-    against asking. ``settings`` ``None``: the answer first and then its rating, without samples, in all
-    questions. ``corpus`` has the texts of recorded ids, see :func:`suffice.retrieval.corpus.read_corpus`.
-    ``skip_invalid`` leaves out what is invalid, and questions that cannot be asked: without a text, or with
-    passages whose texts are not known; else they are a DataError. ``shard``: its questions only, of those
-    that the settings choose. ``on_plan`` hears what will be asked, ``on_progress`` of every question.
-
-    Nothing to ask, an ``out`` that is a part of ``source`` or was written with other settings, or a model
-    that cannot be used as asked is a UsageError. If the first questions all fail, or the disk refuses, it
-    is a BackendError.
+    ``model`` may be a function that connects to one, called once nothing speaks against asking. ``corpus``
+    has the texts of recorded ids, see :func:`suffice.retrieval.corpus.read_corpus`. ``skip_invalid`` also
+    leaves out questions without a text, or with passages whose texts are not known; else they are a
+    DataError. ``shard``: its questions only, of those that the settings choose.
     """
     wanted = settings_of(ProbeSettings, settings)
     place, record = Path(out).resolve(), Path(source).resolve()
