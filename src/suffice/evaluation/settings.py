@@ -54,6 +54,10 @@ def _names(given: object) -> tuple[str, ...]:
         raise UsageError(f"signals {error}") from error
 
 
+def _policies(what: str) -> Option:
+    return Option(name="policy", metavar="P", repeats=True, parse=str, help=what)
+
+
 TuneSplit = Annotated[str, Option(metavar="S", help="split to fit and choose on")]
 EvalSplit = Annotated[str, Option(name="split", metavar="S", help="split to score on")]
 Resamples = Annotated[
@@ -93,13 +97,16 @@ CostName = Annotated[
 ]
 Policies = Annotated[
     tuple["Wanted", ...],
+    _policies(
+        "a policy file, fixed-K, oracle-em, oracle-f1, closed-book (round 0) or a method's name. "
+        "NAME: as in the paper; NAME-corrected: our corrected version. Repeatable."
+    ),
+]
+Baseline = Annotated[
+    str | None,
     Option(
-        name="policy",
         metavar="P",
-        repeats=True,
-        parse=str,
-        help="a policy file, fixed-K, oracle-em, oracle-f1, closed-book (round 0) or a method's name. "
-        "NAME: as in the paper; NAME-corrected: our corrected version. Repeatable.",
+        help="policy to take differences against: fixed-K, a method or a policy file (default: fixed-3)",
     ),
 ]
 Rules = Annotated[
@@ -171,10 +178,7 @@ class ComparisonSettings(ScoredSettings):
     split: Annotated[
         str | None, Option(help="split to replay, or all (default: eval if present, else all)")
     ] = None
-    baseline: Annotated[
-        str | None,
-        Option(metavar="P", help="policy to take differences against (default: fixed-3)"),
-    ] = None
+    baseline: Baseline = None
     answer: WhichAnswer = "latest"
     weights: Annotated[
         Weights,
@@ -252,14 +256,7 @@ class SearchSettings(ScoredSettings):
             "budgets at equal cost.",
         ),
     ] = None
-    baseline: Annotated[
-        str | None,
-        Option(
-            metavar="P",
-            help="policy to take differences against: fixed-K, a method or a policy file (default: "
-            "fixed-3)",
-        ),
-    ] = None
+    baseline: Baseline = None
 
     def __post_init__(self) -> None:
         settle(self, signals=_names(self.signals))
@@ -321,12 +318,8 @@ class ChoiceSettings(ScoredSettings):
     ] = None
     policies: Annotated[
         tuple[Wanted, ...],
-        Option(
-            name="policy",
-            metavar="P",
-            repeats=True,
-            parse=str,
-            help="an additional candidate: a policy file, or a method that takes long to fit. Repeatable.",
+        _policies(
+            "an additional candidate: a policy file, or a method that takes long to fit. Repeatable."
         ),
     ] = ()
     family: Annotated[
@@ -476,13 +469,8 @@ class DiagnosisSettings:
     seed: Seed = 42
     policies: Annotated[
         tuple[Wanted, ...],
-        Option(
-            name="policy",
-            metavar="P",
-            repeats=True,
-            parse=str,
-            help="a policy to break down by question type and confidence (default: every fixed-K). "
-            "Repeatable.",
+        _policies(
+            "a policy to break down by question type and confidence (default: every fixed-K). Repeatable."
         ),
     ] = ()
     rules: Rules = ()
@@ -508,7 +496,7 @@ class DiagnosisSettings:
         if self.signals is not None:
             settle(self, signals=_names(self.signals))
         refuse_draws(self.resamples, self.seed)
-        if self.signals is not None and not self.signals:
+        if self.signals == ():
             raise UsageError("no signal is named; name some, or leave the option out for all")
         if self.tune_split == self.eval_split:
             raise UsageError(

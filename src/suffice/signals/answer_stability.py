@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import string
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -162,19 +163,14 @@ ANSWER_STABLE = share(
     undefined=(_NO_EARLIER, _NOTHING_NEW),
     binary=True,
 )
-ANSWER_STABLE_PUBLISHED = share(
+_repeats = partial(share, undefined=(_NO_EARLIER,), binary=True, variant_of="answer_stable")
+ANSWER_STABLE_PUBLISHED = _repeats(
     summary="1 if the answer equals the previous one, by the published code's comparison",
     columns=answer_stable_published,
-    undefined=(_NO_EARLIER,),
-    binary=True,
-    variant_of="answer_stable",
 )
-ANSWER_REPEATS = share(
+ANSWER_REPEATS = _repeats(
     summary="1 if the answer equals the previous one, even without new passages",
     columns=answer_repeats,
-    undefined=(_NO_EARLIER,),
-    binary=True,
-    variant_of="answer_stable",
 )
 _EMPTY = Absence(
     "the answer holds no word to compare", lambda view: not answer_form(view.current.answer_text)

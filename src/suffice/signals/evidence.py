@@ -7,6 +7,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 
 import numpy as np
@@ -353,19 +354,13 @@ _NOT_COMPARED = (
     TEXT_UNKNOWN,
     Absence("the passages hold no word", lambda _: True),
 )
-OVERLAP = share(
-    summary="share of words that new and earlier passages have in common",
-    needs=("passages",),
-    answers=False,
-    columns=overlap,
-    undefined=_NOT_COMPARED,
+_overlap = partial(share, needs=("passages",), answers=False, undefined=_NOT_COMPARED)
+OVERLAP = _overlap(
+    summary="share of words that new and earlier passages have in common", columns=overlap
 )
-OVERLAP_IDF = share(
+OVERLAP_IDF = _overlap(
     summary="share of words that new and earlier passages have in common, weighted by rarity",
-    needs=("passages",),
-    answers=False,
     columns=overlap_idf,
-    undefined=_NOT_COMPARED,
 )
 _UNREAD = Absence(
     "the answer is not found, and a passage was recorded without its text or a round without its passages",

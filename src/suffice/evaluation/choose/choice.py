@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from textwrap import wrap
 from typing import Any
 
@@ -21,7 +21,7 @@ from suffice.measures.costs import ANSWERS_ASSUMED, CostAxis, CostChange, cost_c
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.results.formats import amount, decimal, percent, points
 from suffice.results.plots import Plot
-from suffice.results.table import Column, Table, Value
+from suffice.results.table import Column, Described, Table, Value, table_of
 from suffice.results.tabular import Tabular
 from suffice.scoring import Metric
 from suffice.stats.intervals import Interval
@@ -474,23 +474,19 @@ class Choice(Tabular):
         return Table(name="allowed", title=title, columns=columns, rows=rows, notes=[note])
 
     def _ranked_table(self) -> Table:
-        columns = (
-            Column(name="kind", drop=2),
-            Column(name="loss", kind="points", head="loss when\nranked"),
-            Column(name="cost", kind="number", head=f"{self.axis.label}\nwhen ranked"),
-            Column(name="p_value", kind="p_value", head="p-value", drop=1),
-            Column(name="candidate", whole=True),
-        )
-        rows: list[list[Value]] = [
-            [one.candidate.group, one.loss, one.cost, one.p_value, one.candidate.policy.label]
-            for one in self.ranked
+        described: list[Described] = [
+            ("candidate.group", Column(name="kind", drop=2)),
+            ("loss", Column(name="loss", kind="points", head="loss when\nranked")),
+            ("cost", Column(name="cost", kind="number", head=f"{self.axis.label}\nwhen ranked")),
+            ("p_value", Column(name="p_value", kind="p_value", head="p-value", drop=1)),
+            ("candidate.policy.label", Column(name="candidate", whole=True)),
         ]
         fit, rank, prove = (self.parts[name] for name in (FIT_SPLIT, RANK, PROVE))
         title = (
-            f"{len(rows)} fitted candidates: fitted on {fit:,} questions, ranked on {rank:,}, tested on "
-            f"{prove:,}"
+            f"{len(self.ranked)} fitted candidates: fitted on {fit:,} questions, ranked on {rank:,}, tested "
+            f"on {prove:,}"
         )
-        return Table(name="candidates", title=title, columns=columns, rows=rows, names=0)
+        return replace(table_of("candidates", self.ranked, described, title), names=0)
 
     def _wrong_tables(self) -> tuple[Table, ...]:
         if not self.wrong_count:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,7 @@ from suffice.stats.units import Array, unit_means, unit_weights
 _BLOCK = 512
 _SCORES: tuple[ScoreName, ...] = ("f1", "em", "acc")
 _DIGITS = 12  # of a mean: beyond lies the rounding of sums
+_STATED = ("form", "answer", "max_cost", "tune_split", "eval_split", "f1_kind", "seed")
 _ELSEWHERE = {"json": None}  # the document holds these in another form, or not at all
 
 
@@ -177,12 +179,10 @@ class SearchResult(Tabular):
             "thresholds_tried": self.thresholds_tried,
             "rules": [rule.to_json(naive=naive) for rule in self.rules],
             "listed": len(self.listed),
-            "form": settings.form,
+            **{name: getattr(settings, name) for name in _STATED},
             "metric": self.metric.name,
-            "answer": settings.answer,
             "objective": self.objective,
             "cost": self.cost.name,
-            "max_cost": settings.max_cost,
             "thresholds": as_json(self.thresholds),
             "correction": {
                 "family": self.family,
@@ -192,13 +192,9 @@ class SearchResult(Tabular):
             },
             "baseline": self.baseline,
             f"baseline_{self.metric.name}": self.baseline_score,
-            "tune_split": settings.tune_split,
-            "eval_split": settings.eval_split,
             "questions": {"tune": self.questions[0], "eval": self.questions[1]},
             "labelled": {"tune": self.labelled[0], "eval": self.labelled[1]},
             "max_rounds": self.max_rounds,
-            "f1_kind": settings.f1_kind,
-            "seed": settings.seed,
             "bootstrap": settings.resamples,
             "version": VERSION,
             "traces": self.source,
@@ -214,23 +210,20 @@ class SearchResult(Tabular):
         label = metric.label
         everywhere, beside = f"{label} [95%, all]", metric.beside
         numbers = {rule.rule: number for number, rule in enumerate(self.listed, 1)}
+        percents = partial(Column, kind="percent")
         described: list[Described] = [
             (lambda rule: numbers[rule.rule], Column(name="number", kind="count", head="#")),
-            (
-                "tune_score",
-                Column(name=f"tune_{metric.name}", kind="percent", head=f"tune {label}"),
-            ),
-            ("interval", Column(name=metric.name, kind="percent", head=everywhere, interval=True)),
-            (beside, Column(name=metric.key(beside), kind="percent", head=metric.head(beside))),
+            ("tune_score", percents(name=f"tune_{metric.name}", head=f"tune {label}")),
+            ("interval", percents(name=metric.name, head=everywhere, interval=True)),
+            (beside, percents(name=metric.key(beside), head=metric.head(beside))),
             ("mean_rounds", Column(name="mean_rounds", kind="number", digits=2, head="rounds")),
             ("cost", Column(name="cost", kind="number", head=self.cost.label)),
         ]
         name, head = f"delta_{metric.name}", f"delta {everywhere}"
         described.append(("delta", Column(name=name, kind="points", head=head, interval=True)))
         if naive:
-            alone = f"{label} [95%, alone]"
-            column = Column(name="naive", kind="percent", head=alone, interval=True)
-            described.append(("naive", column))
+            alone = percents(name="naive", head=f"{label} [95%, alone]", interval=True)
+            described.append(("naive", alone))
         fewer = len(self.listed) < self.evaluated
         described += [
             ("p_holm", Column(name="p_holm", kind="p_value", head="p\n(Holm)", in_text=False)),

@@ -46,6 +46,7 @@ from suffice.stats.units import Array, Mask, numbered_units, unit_means
 from suffice.trace.rounds.trace_set import TraceSet
 
 OWN_CONFIDENCE = "policy"
+_OF_REPLAY = ("split", "questions", "labelled", "baseline", "f1_kind")
 
 
 def selective_prediction(
@@ -304,13 +305,7 @@ class Diagnosis(Tabular):
     def to_json(self) -> dict[str, Any]:
         return {
             **self.signals.to_json(),
-            "replay": {
-                "split": self.replayed.split,
-                "questions": self.replayed.questions,
-                "labelled": self.replayed.labelled,
-                "baseline": self.replayed.baseline,
-                "f1_kind": self.replayed.f1_kind,
-            },
+            "replay": {name: getattr(self.replayed, name) for name in _OF_REPLAY},
             "types": as_json(self.types),
             "selective": as_json(self.selective),
             "calibrators": None if self.calibrators is None else self.calibrators.to_json(),

@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -75,25 +76,17 @@ class MacroResult(Tabular):
 
     def tables(self) -> tuple[Table]:
         metric, other = self.metric, self.metric.beside
-        label = metric.label
+        label, percent = metric.label, partial(Column, kind="percent")
+        change = partial(Column, kind="points", interval=True)
         columns = (
             Column(name="policy", most=_NAME_WIDTH),
-            Column(name=metric.key(other), kind="percent", head=metric.head(other)),
-            Column(name=metric.name, kind="percent", interval=True, head=f"{label} [95%]"),
+            percent(name=metric.key(other), head=metric.head(other)),
+            percent(name=metric.name, interval=True, head=f"{label} [95%]"),
             Column(name="mean_rounds", kind="number", digits=2, head="rounds"),
-            Column(
-                name=f"delta_{metric.name}",
-                kind="points",
-                interval=True,
-                head=f"delta {label} [95%]",
-            ),
-            Column(name="over_fixed", kind="points", interval=True, head="over fixed-k [95%]"),
+            change(name=f"delta_{metric.name}", head=f"delta {label} [95%]"),
+            change(name="over_fixed", head="over fixed-k [95%]"),
             *(
-                Column(
-                    name=f"{metric.name}_set_{number}",
-                    kind="percent",
-                    head=f"{label} in\nset {number}",
-                )
+                percent(name=f"{metric.name}_set_{number}", head=f"{label} in\nset {number}")
                 for number in range(1, len(self.sources) + 1)
             ),
         )

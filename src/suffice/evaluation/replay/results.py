@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -290,35 +291,26 @@ class ReplayResult(Tabular):
     def _columns(self) -> Iterator[tuple[str, Column]]:
         """The columns, each behind what it shows; that of the cost asked for is left out last."""
         metric, label, cost = self.metric, self.metric.label, self.cost.name
+        number = partial(Column, kind="number", digits=2)
+        change = partial(Column, kind="points", interval=True)
         for score, rank in _SCORES.items():
             head = metric.head(score).replace(" ", "\n")
             drop = 0 if score == metric.score else rank
             yield score, Column(name=metric.key(score), kind="percent", head=head, drop=drop)
-        yield (
-            "mean_rounds",
-            Column(name="mean_rounds", kind="number", digits=2, head="rounds", drop=2),
-        )
-        yield _CALLS, Column(name=_CALLS, kind="number", digits=2, head="calls", drop=4)
+        yield "mean_rounds", number(name="mean_rounds", head="rounds", drop=2)
+        yield _CALLS, number(name=_CALLS, head="calls", drop=4)
         if cost not in (_ROUNDS, _CALLS, *_TOKENS):
-            yield (
-                cost,
-                Column(name=cost, kind="number", head="\n".join(self.cost.head).strip(), drop=1),
-            )
+            head = "\n".join(self.cost.head).strip()
+            yield cost, Column(name=cost, kind="number", head=head, drop=1)
         for name, (head, drop) in _TOKENS.items():
             yield name, Column(name=name, kind="count", head=head, drop=1 if name == cost else drop)
         head = f"delta {label}\n[95%]"
-        yield (
-            "delta",
-            Column(name=f"delta_{metric.name}", kind="points", head=head, interval=True, drop=5),
-        )
+        yield "delta", change(name=f"delta_{metric.name}", head=head, drop=5)
         if not metric.agreement:  # the full budget agrees with itself
             name, head = f"retained_{metric.name}", f"{label}\nkept"
             yield "retained", Column(name=name, kind="percent", head=head, drop=9)
         head = "gain over\nfixed-k [95%]"
-        yield (
-            "frontier_gain",
-            Column(name="frontier_gain", kind="points", head=head, interval=True, drop=6),
-        )
+        yield "frontier_gain", change(name="frontier_gain", head=head, drop=6)
 
     def _value(self, policy: PolicyResult, name: str, column: Column) -> Value:
         if name == "delta" and policy.name == self.baseline and policy.delta is not None:

@@ -150,9 +150,6 @@ class Runner:
             unknown &= run.read.past.weights > 0
         return int(unknown.sum())
 
-    def beyond(self, run: Run) -> int:
-        return int(((run.wanted > self.seen.last) & ~self.seen.cut).sum())
-
     def fixed_scores(self) -> Array:
         """Return the scores of fixed-1 .. fixed-R, (n_questions, n_rounds), NaN where unknown."""
         returned, name = self.returned, self.returned.metric.score
@@ -358,7 +355,7 @@ def _result(run: Run, runner: Runner, intervals: PairedIntervals) -> PolicyResul
         stops=run.stops,
         answers=run.answers,
         weights=weights,
-        beyond_record=runner.beyond(run),
+        beyond_record=int(((run.wanted > runner.seen.last) & ~runner.seen.cut).sum()),
         metric=scored.metric,
         retained=score / full if score is not None and full else None,
         **intervals.of(name, adaptive=candidate.adaptive),

@@ -136,20 +136,18 @@ ENTAILING = asking_rounds(
 _support = partial(
     share, needs=("passages",), undefined=(NO_ANSWER, PASSAGES_UNKNOWN, TEXT_UNKNOWN)
 )
-EVIDENCE_CONSISTENCY = _support(
+_consistency = partial(_support, asking=ENCODING)
+EVIDENCE_CONSISTENCY = _consistency(
     name="evidence_consistency",
     summary="similarity of the answer and the mean of the passages: (cosine + 1) / 2",
-    asking=ENCODING,
 )
-EVIDENCE_CONSISTENCY_MAX = _support(
+EVIDENCE_CONSISTENCY_MAX = _consistency(
     name="evidence_consistency_max",
     summary="similarity of the answer and the nearest passage: (cosine + 1) / 2",
-    asking=ENCODING,
 )
-EVIDENCE_CONSISTENCY_TOP1 = _support(
+EVIDENCE_CONSISTENCY_TOP1 = _consistency(
     name="evidence_consistency_top1",
     summary="similarity of the answer and the passage ranked first: (cosine + 1) / 2",
-    asking=ENCODING,
 )
 EVIDENCE_ENTAILMENT = _support(
     name="evidence_entailment",

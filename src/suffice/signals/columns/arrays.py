@@ -32,10 +32,7 @@ class Texts:
     @classmethod
     def of(cls, column: pa.Array | pa.ChunkedArray) -> Texts:
         """Read a column of texts, dictionary-encoded or plain."""
-        if isinstance(column, pa.ChunkedArray):
-            column = column.combine_chunks()
-        if isinstance(column, pa.ChunkedArray):  # no chunk, or more than fits one
-            column = pa.concat_arrays([*column.chunks, pa.array([], column.type)])
+        column = _one_array(column)
         if not isinstance(column, pa.DictionaryArray):
             column = column.dictionary_encode()
         codes = pc.fill_null(column.indices, NONE).to_numpy(zero_copy_only=False)
