@@ -397,7 +397,6 @@ class LiveLoop:
 def _settled(
     chosen: ChosenPolicy, model: ChatModel, settings: AskSettings, tell: Tell
 ) -> tuple[LoopSettings, StopPolicy]:
-    """Return the loop's settings for the policy, and the policy fitted to the model's abilities."""
     needs, for_model = chosen.policy.needs, chosen.for_model
     certainty = settings.loop.get("certainty")
     settles = LOOPS[settings.pipeline_for(chosen.policy)].settles

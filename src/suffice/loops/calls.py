@@ -414,7 +414,6 @@ def _prompt(view: LoopView, api: Api, form: PromptName) -> Prompt:
 
 
 def _added(rounds: Sequence[Round]) -> list[tuple[Passage, ...]]:
-    """Return the passages of each round that no earlier round has."""
     seen: set[tuple[str, str, str | None]] = set()
     added = []
     for round_ in rounds:

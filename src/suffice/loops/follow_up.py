@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 from suffice.contracts import ChatModel, Encoder, PassageFilter
-from suffice.errors import UsageError
+from suffice.errors import UsageError, unknown_name
 from suffice.loops.calls import NOTHING_ASKED, greedy, usage_sum
 from suffice.loops.prompts import (
     FINAL_ANSWERS,
@@ -61,9 +61,7 @@ class FollowUpSettings(QueryLoopSettings):
     def __post_init__(self) -> None:
         QueryLoopSettings.__post_init__(self)  # super() does not reach over slots
         if self.final_answer not in FINAL_ANSWERS:
-            raise UsageError(
-                f"no final_answer {self.final_answer!r}; allowed: {', '.join(FINAL_ANSWERS)}"
-            )
+            raise UsageError(unknown_name("final_answer", self.final_answer, FINAL_ANSWERS))
         if self.reasons and not asks_marker(self.prompt):
             raise UsageError(
                 "final_answer 'ircot' gives its thoughts first, and prompt 'bare' the answer alone; type "
@@ -158,7 +156,6 @@ class FollowUpPipeline(QueryLoop):
         )
 
     def _ask(self, prompt: Prompt) -> tuple[str, str, Usage]:
-        """Return the follow-up question in the reply, the reply, and its usage."""
         text, usage = greedy(self.model, prompt, self.settings.max_query_tokens, _line_of(prompt))
         return one_line(_LABEL.sub("", _first_line(text))), text, usage
 
@@ -202,7 +199,6 @@ def parse_verdict(text: str) -> bool | None:
 
 
 def _line_of(prompt: Prompt) -> tuple[str, ...]:
-    """What ends a reply of one line."""
     return ("\n",) if isinstance(prompt, str) else _NEXT_STEP
 
 

@@ -462,7 +462,6 @@ class FollowUpPrompts:
 
 
 def _judged(example: _Worked) -> list[tuple[str, str]]:
-    """Return the example after its first step and at its end, each with its verdict."""
     first = _Transcript(question=example.question, steps=example.steps[:1])
     return [
         (first.text(shown=True), f"{VERDICT} {example.missing}\nDecision: <CONTINUE>"),

@@ -24,7 +24,7 @@ from suffice.loops.steps import (
 )
 from suffice.options import Option, read_names
 from suffice.signals.asking.judge_support import add_judge_calls
-from suffice.signals.asking.looks import ASKED, LookSettings, check_looks, one_turn_more, with_looks
+from suffice.signals.asking.looks import ASKED, check_looks, one_turn_more, with_looks
 from suffice.signals.known_signals import LLM_STOP, MALFORMED_ACTIONS
 from suffice.trace.rounds.records import Passage, Question, Round, Usage
 
@@ -253,7 +253,6 @@ class QueryLoop(SteppedLoop):
     def _searching(
         self, question: str, steps: tuple[SearchStep, ...], choice: QueryChoice | None
     ) -> QueryChoice:
-        """Return a choice that searches, with the usage of all calls for it."""
         first = choice or self.chosen(question, steps)
         if not first.finishes:
             return first
@@ -287,10 +286,8 @@ class QueryStep(Step):
         settings = self.loop.settings
         if settings.looks and self.reads_more:
             conversation = self.loop.conversation(self.question.text, self.trail.steps)
-            looks = LookSettings(
-                names=settings.looks, samples=settings.look_samples, seed=settings.seed
-            )
-            answered = with_looks(answered, conversation, self.loop.model, looks)
+            asked = answered, conversation, self.loop.model, settings.looks
+            answered = with_looks(*asked, samples=settings.look_samples, seed=settings.seed)
         signals, usage, action = dict(answered.signals), answered.usage, answered.action
         question, steps = self.question.text, self.trail.steps
         wanted = settings.verdicts and self.reads_more
@@ -318,7 +315,6 @@ class QueryStep(Step):
 
 
 def _judged(usage: Usage, verdict: Usage) -> Usage:
-    """Add a verdict's calls and tokens to a usage, as a judge's."""
     return add_judge_calls(
         usage,
         Usage(

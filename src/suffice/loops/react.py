@@ -95,7 +95,6 @@ class ReactPipeline(QueryLoop):
         return render_finish(question, steps, api=self.model.api)
 
     def _ask(self, prompt: Prompt, label: str) -> tuple[str, Usage]:
-        """Return the reply, with the label that a completion model continued, and its usage."""
         text, usage = greedy(self.model, prompt, self.settings.max_action_tokens, _STOP)
         return (f"{label}{text}" if isinstance(prompt, str) else text), usage
 
@@ -185,7 +184,6 @@ def _clean(argument: str) -> str:
 
 
 def _thought(before: str) -> str:
-    """Return the text before the action, without its label, on one line."""
     return _THOUGHT.sub("", " ".join(before.split())).strip(" ->")[:_MAX_THOUGHT]
 
 
@@ -330,7 +328,6 @@ def render_repair(prompt: Prompt, reply: str, *, repeated: bool = False) -> Prom
 
 
 def render_once_more(prompt: Prompt, finish: str) -> Prompt:
-    """Return the prompt that asks for another search after a reply that finishes."""
     if isinstance(prompt, str):
         return prompt.removesuffix(LABEL) + FORCED
     return in_reply(prompt, finish, _ONCE_MORE)

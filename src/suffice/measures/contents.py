@@ -193,7 +193,6 @@ def _columns(source: TraceInspection) -> Iterator[Entry]:
 
 
 def _empty(cells: pa.ChunkedArray) -> int:
-    """How many cells are null or an empty list."""
     is_list = pa.types.is_list(cells.type) or pa.types.is_large_list(cells.type)
     blank = pc.equal(pc.list_value_length(cells), 0) if is_list else pc.is_null(cells)
     return int(pc.sum(pc.fill_null(blank, True)).as_py() or 0)

@@ -135,14 +135,6 @@ class CostBook:
             raise InternalError(f"cost {axis.name!r} was chosen as the axis and is unknown")
         return paid
 
-    def of_fixed(self, name: str) -> NDArray[np.float64] | None:
-        """Return the cost of fixed-1 .. fixed-R per question, (n_questions, n_rounds); ``None``: unknown."""
-        paid = self.at_stops(CostReads())[name]
-        if paid is None:
-            return None
-        stops = fixed_stops(self._traces.last_rounds, self._traces.n_rounds)
-        return np.take_along_axis(paid, stops - 1, axis=1)
-
     def axis(
         self,
         wanted: str | None,
@@ -170,12 +162,13 @@ class CostBook:
 
     def usual(self, readings: Iterable[CostReads]) -> dict[str, NDArray[np.float64]]:
         """Return the mean cost of fixed-1 .. fixed-R, (n_rounds,), for usual costs that all readers know."""
-        readings = tuple(readings)
+        known = [self.at_stops(reads) for reads in (CostReads(), *readings)]
+        stops = fixed_stops(self._traces.last_rounds, self._traces.n_rounds)
         return {
-            name: paid.mean(axis=0)
+            name: np.take_along_axis(paid, stops - 1, axis=1).mean(axis=0)
             for name in USUAL_COSTS
-            if all(self.at_stops(reads)[name] is not None for reads in readings)
-            and (paid := self.of_fixed(name)) is not None
+            if (paid := known[0][name]) is not None
+            and all(costs[name] is not None for costs in known[1:])
         }
 
     def notes(self, axis: CostAxis) -> list[str]:
@@ -283,27 +276,3 @@ def shared_axis(
     """Choose one cost for several parts of a record; rounds if their usual costs differ."""
     axes = [book.axis(wanted, readers, capped=capped) for book in books]
     return axes[0] if len({axis.name for axis in axes}) == 1 else books[0].axis("rounds", readers)
-
-
-def mean_costs(
-    book: CostBook,
-    axis: CostAxis,
-    stops: NDArray[np.int16],
-    reads: Sequence[CostReads],
-    *,
-    weighted: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None = None,
-) -> NDArray[np.float64]:
-    """Return the mean cost per question of rules that stop at ``stops`` (n_rules, n_questions), (n_rules,).
-
-    ``reads`` says what each rule pays for; the axis is known for it. ``weighted`` reweights costs
-    (n_questions, n_rounds) of records with cut questions.
-    """
-    costs = np.empty(len(stops))
-    rows = np.arange(stops.shape[1])
-    for kind in dict.fromkeys(reads):
-        paid = book.known(axis, kind)
-        paid = paid if weighted is None else weighted(paid)
-        for number, read in enumerate(reads):
-            if read == kind:
-                costs[number] = paid[rows, stops[number] - 1].mean()
-    return costs

@@ -41,6 +41,7 @@ from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.trace_set import TraceSet, is_veiled
 
 Array = NDArray[np.float64]
+_SCORES: tuple[ScoreName, ...] = ("em", "f1", "acc")
 _RETRIEVAL = (RetrievalColumn("precision"), RetrievalColumn("recall"))
 
 
@@ -65,7 +66,6 @@ class _Columns:
         self._filled: dict[MeasuredColumn, NDArray[np.bool_]] = {}  # (n_questions,) each
 
     def lacking(self, key: MeasuredColumn, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return the questions for which the column is not computed yet."""
         if key not in self._filled and self.kept is not None and (name := self._name(key)):
             held = self.kept.read(name)
             if held is not None:
@@ -302,8 +302,7 @@ class Measures:
 
     def scores(self, f1_kind: F1Kind = "hotpotqa") -> Outcomes:
         if f1_kind not in self._scores:
-            names: tuple[ScoreName, ...] = ("em", "f1", "acc")
-            keys = [self._scored(name, f1_kind) for name in names]
+            keys = [self._scored(name, f1_kind) for name in _SCORES]
             em, f1, acc, gold = self._local([*keys, LABELLED])
             own = self.metric.against == "scores"
             labelled = ~np.isnan(f1).all(axis=1) if own else gold[:, 0] == 1.0
@@ -343,16 +342,10 @@ class Measures:
 
     def measure(self, signals: Iterable[str | SignalSpec], f1_kind: F1Kind = "hotpotqa") -> None:
         """Compute what a replay of these signals asks for, in one pass over the record."""
-        names: tuple[ScoreName, ...] = ("em", "f1", "acc")
-        specs = specs_for(self.traces, signals)
-        self._local(
-            [
-                *(self._scored(name, f1_kind) for name in names),
-                LABELLED,
-                *map(SignalColumn, specs),
-                *(_OF_REPLAYS if self.kept is not None else ()),
-            ]
-        )
+        scores = [self._scored(name, f1_kind) for name in _SCORES]
+        specs = map(SignalColumn, specs_for(self.traces, signals))
+        besides = () if self.kept is None else _OF_REPLAYS
+        self._local([*scores, LABELLED, *specs, *besides])
 
     def scores_throughout(self, who: str, f1_kind: F1Kind = "hotpotqa") -> Outcomes:
         """Return the scores; refuse a record without a score for every round, which ``who`` needs."""

@@ -153,7 +153,6 @@ def map_shards(
 
 
 def _travels(work: object) -> bool:
-    """Say whether it can be sent to another process."""
     try:
         pickle.dumps(work)
     except (pickle.PicklingError, AttributeError, TypeError):

@@ -58,7 +58,6 @@ def one_line(text: str) -> str:
 
 
 def _apart(line: str) -> str:
-    """Add a blank inside the marks of chat templates."""
     if "<" not in line and "[" not in line:
         return line
     return _TEMPLATE_MARK.sub(lambda match: f"{match[0]} ", line)
@@ -218,7 +217,6 @@ def overlap_idf(rounds: RoundColumns) -> Array:
 
 
 def _overlaps(rounds: RoundColumns) -> tuple[Array, Array]:
-    """Return both overlaps, plain and weighted."""
     listed = rounds.once(listings)
     rows, total = listed.rows, np.cumsum(listed.new)
     seen = total - (total - listed.new)[rounds.first_row]

@@ -120,7 +120,6 @@ def _answer_margins(rounds: RoundColumns) -> tuple[Array, Places]:
 
 
 def _tops(rounds: RoundColumns) -> Ragged:
-    """Return the alternatives of every token."""
     return rounds.lists("tokens").lists("top", "logprob")
 
 
@@ -162,7 +161,6 @@ class _Spelt:
     rows: Places
 
     def between(self, begins: Places, ends: Places) -> pa.Array:
-        """Return the texts between these places."""
         bounds = np.stack([begins, ends], axis=1).ravel()
         pieces = pa.Array.from_buffers(
             pa.large_string(), max(len(bounds) - 1, 0), [None, pa.py_buffer(bounds), self.text]

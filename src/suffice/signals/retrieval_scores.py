@@ -66,7 +66,6 @@ def retrieval_gap(rounds: RoundColumns) -> Array:
 
 
 def _of_newest(rounds: RoundColumns, statistic: Statistic) -> Array:
-    """Compute a statistic of the newest candidate list of every row."""
     lists = rounds.lists("candidate_scores")
     own = Finite.of(lists.numbers(), lists.offsets[:-1], lists.offsets[1:]).statistic(statistic)
     newest = np.maximum.accumulate(np.where(lists.valid, np.arange(rounds.n_rows), -1))
@@ -224,13 +223,11 @@ def _new_scores(view: LoopView, reranker: Reranker) -> dict[str, float]:
 
 
 def _has_scores(traces: TraceSet) -> bool:
-    """Say whether a passage carries a reranker's score."""
     scores = RoundColumns(traces).lists("passages").field("rerank_score")
     return bool(scores.null_count < len(scores))
 
 
 def _columns(traces: TraceSet, reranking: Reranking) -> Mapping[str, list[Any]]:
-    """Return the passages with their new scores, and the number of calls."""
     if not reranking.by_row:
         return {}
     rows = column_values(traces, "passages")

@@ -135,7 +135,6 @@ class _Rows:
             self.traces = replace(self.traces, table=table)
 
     def ask(self, asking: Asking, model: object) -> None:
-        """Add what the model says about the rows that lack one of its signals."""
         lacking = {}  # by name the rows without it, not even as undefined, (n_rows,)
         for name in asked_by(asking):
             if name in self.names and all(map(self.traces.has, SIGNALS[name].needs)):

@@ -265,7 +265,6 @@ LOSES, LOSE = ("loses", "turns", "changes"), ("lose", "turn", "change")
 def bound_in_words(
     of: object, most: float, label: str, verbs: Sequence[str], *, agreement: bool
 ) -> str:
-    """Say a bound on a loss of the score ``label``."""
     lose, turn, change = verbs
     if of == "wrong-stop" and agreement:
         return f"{change} the answer of at most {100 * most:g}% of the questions"

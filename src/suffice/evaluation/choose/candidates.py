@@ -69,7 +69,6 @@ def refuse_unscored(part: Measures, split: str, f1_kind: F1Kind) -> None:
 
 
 def labelled_only(measures: Measures, settings: ChoiceSettings) -> tuple[Measures, list[str]]:
-    """Return the labeled questions, and a note on the others."""
     labelled = measures.scores(settings.f1_kind).labelled
     if not labelled.any():
         raise UsageError(

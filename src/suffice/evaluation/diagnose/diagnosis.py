@@ -147,7 +147,6 @@ def selective(
 def _group(
     chosen: Mask, at_stop: Mapping[str, NDArray[Any]], units: NDArray[np.intp]
 ) -> dict[str, Any]:
-    """Return mean scores of some answers, EM with its Wilson interval."""
     count = int(chosen.sum())
     if count == 0:
         return {"questions": 0, "em": undefined("no such answer"), "f1": None}

@@ -293,7 +293,6 @@ def _running_mean(values: Array) -> Array:
 
 
 def _last_defined(values: Array) -> Array:
-    """Return the newest defined value of rounds 1..t."""
     newest = values.copy()
     for t in range(1, values.shape[1]):
         newest[:, t] = np.where(np.isnan(values[:, t]), newest[:, t - 1], values[:, t])
@@ -309,7 +308,6 @@ _OVER_ALL_ROUNDS: Mapping[str, Callable[[Array], Array]] = {
 
 
 def _later_statistics(values: Array) -> Iterator[tuple[str, Array, Array]]:
-    """Yield a statistic's name, its value from later rounds, and from rounds 1..t."""
     after = np.pad(values[:, 1:], ((0, 0), (0, 1)), constant_values=np.nan)
     yield "next value", after, values
     for name, running in _OVER_ALL_ROUNDS.items():

@@ -255,7 +255,6 @@ def _share(some: Mask, of: Mask) -> float:
 
 
 def _concentration(distinct: Array, counts: NDArray[np.int64]) -> dict[str, float] | None:
-    """Return the entropy of a signal of few values, its mode and the mode's share."""
     if not 0 < len(distinct) <= _MOST_VALUES:
         return None
     shares = counts / counts.sum()

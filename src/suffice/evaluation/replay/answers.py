@@ -394,7 +394,6 @@ class Reader:
 
 
 def cut_notes(record: CutRecord | None, past: Mapping[str, PastCuts | None]) -> Iterable[str]:
-    """Yield notes on figures past cuts, by the policies' labels."""
     if record is None:
         return
     if record.explored:

@@ -95,7 +95,6 @@ def _interval(values: Array) -> Interval | None:
 
 
 def _within(found: Interval, least: float) -> Interval:
-    """Clip an interval of scores, or of differences, to possible values."""
     low, high = np.clip([found.low, found.high], least, 1.0).tolist()
     return replace(found, low=low, high=high)
 

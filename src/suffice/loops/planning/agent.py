@@ -241,7 +241,6 @@ class _Run:
         return replace(made, usage=self.usage)
 
     def _decide(self, candidates: Sequence[str], number: int) -> GateDecision:
-        """Return the gate's decision; without a gate every step is executed."""
         total = self.task.total_steps
         if self.gate is not None:
             return self.gate.act(candidates, self.plan, number, total)
@@ -375,7 +374,6 @@ class _Run:
         )
 
     def _retrieve(self, k: int, last: str) -> tuple[str, tuple[Passage, ...]]:
-        """Retrieve documents for the task and a step; every later prompt shows them."""
         parts = (self.task.goal, self.task.context, last)
         query = " ".join(part for part in parts if part)
         retriever = self.agent.retriever

@@ -185,7 +185,6 @@ def _mended(text: str) -> str:
 
 
 def _read(found: Mapping[str, Any]) -> ParsedPlan:
-    """Read the fields of :data:`PLAN_SCHEMA` from an object."""
     plan, constraints, decisions = (
         found.get(name) for name in ("plan", "constraints", "decisions")
     )
@@ -227,7 +226,6 @@ def _clean(text: str) -> str:
 
 
 def _without_thought(text: str) -> str:
-    """Return the text after a reasoning model's thoughts."""
     _, closed, rest = text.rpartition("</think>")
     # thoughts that never end are cut by the length limit: nothing was said yet
     return rest if closed else text.partition("<think>")[0]
@@ -268,7 +266,6 @@ def _in_order(matches: Iterator[re.Match[str]]) -> list[re.Match[str]]:
 
 
 def _step(text: str) -> str:
-    """Return a step on one line, without emphasis and loose ends."""
     return " ".join(text.replace("**", "").split()).strip("*;,- \t")
 
 
@@ -333,7 +330,6 @@ class PlanText:
     _shown: set[str] = field(default_factory=set)
 
     def show(self, passages: Iterable[Passage]) -> None:
-        """Quote the passages that were not quoted before."""
         for passage in passages:
             if passage.id in self._shown:
                 continue

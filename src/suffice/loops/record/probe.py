@@ -242,7 +242,6 @@ def _run_document(
     settings: ProbeSettings,
     corpus: Sequence[Passage],
 ) -> dict[str, Any]:
-    """Return the record's run document with this probe as a further step."""
     runs = [dict(part.run) for part in inspection.parts]
     run = dict(inspection.traces.origin.run)
     step: dict[str, Any] = {
