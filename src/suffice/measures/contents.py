@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from suffice.errors import counted
 from suffice.measures.measures import Measures
@@ -23,6 +22,7 @@ from suffice.results.tabular import Tabular
 from suffice.signals.known_signals import SIGNALS
 from suffice.signals.signal_table import SignalTable, given_signals, lack, nowhere_defined
 from suffice.stats.p_values import binomial_cdf, fisher_p_value, welch_p_value
+from suffice.stats.units import Array, Mask
 from suffice.trace.rounds.labels import labelled, names_passages
 from suffice.trace.rounds.reader import ATTRIBUTES, TraceInspection, inspect_traces, one_table
 from suffice.trace.rounds.schema import COLUMNS
@@ -238,9 +238,7 @@ _FEWEST = 5
 _MOST_TOLD = 3
 
 
-def unlike(
-    numbers: Mapping[str, NDArray[np.float64]], some: NDArray[np.bool_], others: NDArray[np.bool_]
-) -> tuple[Entry, ...]:
+def unlike(numbers: Mapping[str, Array], some: Mask, others: Mask) -> tuple[Entry, ...]:
     """Return the numbers (n_questions,) whose means differ between two groups, the most certain first."""
     found = []
     for name, values in numbers.items():
@@ -303,7 +301,7 @@ _WRONG = (
 )
 
 
-def exploration(seen: Seen, labelled: NDArray[np.bool_]) -> Exploration:
+def exploration(seen: Seen, labelled: Mask) -> Exploration:
     """Check the draws of a record; ``labelled`` (n_questions,) says which questions are labeled."""
     drawn = seen.explored | seen.stood_for
     shares = []
@@ -327,7 +325,7 @@ def exploration(seen: Seen, labelled: NDArray[np.bool_]) -> Exploration:
     )
 
 
-def _labelling(seen: Seen, labelled: NDArray[np.bool_]) -> Entry | None:
+def _labelling(seen: Seen, labelled: Mask) -> Entry | None:
     arms = [(int(labelled[arm].sum()), int(arm.sum())) for arm in (seen.explored, seen.stood_for)]
     alike = {0, sum(size for _, size in arms)}  # all labelled, or none
     if not all(size for _, size in arms) or sum(some for some, _ in arms) in alike:

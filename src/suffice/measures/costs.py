@@ -23,6 +23,7 @@ from suffice.costs.usage import (
 )
 from suffice.errors import InternalError, UsageError
 from suffice.signals.known_signals import LOOKS, RERANKS, SAMPLES, VERDICTS, SignalSpec, given_by
+from suffice.stats.units import Array
 from suffice.trace.rounds.trace_set import TraceSet
 
 
@@ -96,7 +97,7 @@ _CAPPED = ("llm_calls", "rounds")  # what an unnamed cap is one of
 _ALIKE = 1e-9  # a difference of mean costs that rounding gives
 
 
-KnownCosts = Mapping[str, "NDArray[np.float64] | None"]
+KnownCosts = Mapping[str, "Array | None"]
 """Costs (n_questions, n_rounds) by name, each computed when asked for; ``None``: unknown."""
 
 
@@ -108,7 +109,7 @@ class CostBook:
         traces: TraceSet,
         model: CostModel,
         choosing: CostReads | None = None,
-        lengths: Callable[[str], NDArray[np.float64]] | None = None,
+        lengths: Callable[[str], Array] | None = None,
     ) -> None:
         self._traces = traces
         self._record = RecordedUsage(traces, lengths)
@@ -128,7 +129,7 @@ class CostBook:
         reads = paid_together(reads, self._choosing)
         return stop_costs(self._record, reads=reads, model=self._model, answered=False)
 
-    def known(self, axis: CostAxis, reads: CostReads) -> NDArray[np.float64]:
+    def known(self, axis: CostAxis, reads: CostReads) -> Array:
         """Return the cost of stopping after each round on the chosen axis, (n_questions, n_rounds)."""
         paid = self.at_stops(reads)[axis.name]
         if paid is None:
@@ -160,7 +161,7 @@ class CostBook:
                 raise UsageError(f"{policy}: {why}; known here: {known}")
         return CostAxis(name=cost.name, label=cost.label, unit=cost.unit)
 
-    def usual(self, readings: Iterable[CostReads]) -> dict[str, NDArray[np.float64]]:
+    def usual(self, readings: Iterable[CostReads]) -> dict[str, Array]:
         """Return the mean cost of fixed-1 .. fixed-R, (n_rounds,), for usual costs that all readers know."""
         known = [self.at_stops(reads) for reads in (CostReads(), *readings)]
         stops = fixed_stops(self._traces.last_rounds, self._traces.n_rounds)
@@ -209,9 +210,7 @@ class CostBook:
         return ""
 
 
-def usual_axis(
-    known: Mapping[str, NDArray[np.float64]], model: CostModel, *, capped: bool = False
-) -> CostAxis:
+def usual_axis(known: Mapping[str, Array], model: CostModel, *, capped: bool = False) -> CostAxis:
     """Choose the cost that compares policies if none is named, and give the reason.
 
     ``known`` holds usual costs that every policy knows, as means of fixed-1 .. fixed-R, (n_rounds,). The

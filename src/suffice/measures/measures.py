@@ -36,11 +36,10 @@ from suffice.measures.shards import Kept, Shard, map_shards, shards_of
 from suffice.scoring import F1_KINDS, METRICS, F1Kind, Metric, MetricName, ScoreName
 from suffice.signals.known_signals import SignalSpec
 from suffice.signals.signal_table import SignalTable, first_stops, signal_table, specs_for
-from suffice.stats.units import numbered_units
+from suffice.stats.units import Array, Mask, numbered_units
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.trace_set import TraceSet, is_veiled
 
-Array = NDArray[np.float64]
 _SCORES: tuple[ScoreName, ...] = ("em", "f1", "acc")
 _RETRIEVAL = (RetrievalColumn("precision"), RetrievalColumn("recall"))
 
@@ -63,7 +62,7 @@ class _Columns:
         self._shards: tuple[bytes, tuple[Shard, ...]] = b"", ()
         self.kept: Kept | None = Kept.of(self._recorded)
         self._values: dict[MeasuredColumn, Array] = {}  # (n_rounds or 1, n_questions) each
-        self._filled: dict[MeasuredColumn, NDArray[np.bool_]] = {}  # (n_questions,) each
+        self._filled: dict[MeasuredColumn, Mask] = {}  # (n_questions,) each
 
     def lacking(self, key: MeasuredColumn, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         if key not in self._filled and self.kept is not None and (name := self._name(key)):
@@ -266,7 +265,7 @@ class Measures:
             )
         return self._splits[name]
 
-    def take(self, chosen: NDArray[np.bool_]) -> Measures:
+    def take(self, chosen: Mask) -> Measures:
         """Return the measures of the questions in a mask (n_questions,), in the record's order."""
         if chosen.shape == (self.traces.n_questions,) and chosen.all():
             return self
@@ -284,7 +283,7 @@ class Measures:
             self._closed_book = Measures(self.traces.closed_book_rounds(), self._metric)
         return self._closed_book
 
-    def _part(self, traces: TraceSet, chosen: NDArray[np.bool_]) -> Measures:
+    def _part(self, traces: TraceSet, chosen: Mask) -> Measures:
         recorded = None if self._recorded is None else self._recorded.take(chosen)
         of = _PartOf(self._whole, self._rows[chosen], recorded)
         return Measures(traces, self._metric, of=of)
@@ -312,7 +311,7 @@ class Measures:
         return self._scores[f1_kind]
 
     @property
-    def labelled(self) -> NDArray[np.bool_]:
+    def labelled(self) -> Mask:
         """Say which questions have gold answers, (n_questions,)."""
         return np.asarray(self._local([LABELLED])[0][:, 0] == 1.0)
 

@@ -16,6 +16,7 @@ from suffice.signals.columns.arrays import Texts
 from suffice.signals.columns.rounds import RoundColumns, gold_passages, listings
 from suffice.signals.known_signals import SIGNALS, SignalSpec
 from suffice.signals.signal_table import signal_columns
+from suffice.stats.units import Array, Mask
 from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.trace_set import TraceSet, unit_keys
 
@@ -24,19 +25,19 @@ from suffice.trace.rounds.trace_set import TraceSet, unit_keys
 class Outcomes:
     """Hold the scores of every answer, each (n_questions, n_rounds); NaN: unlabeled or no answer."""
 
-    em: NDArray[np.float64]
-    f1: NDArray[np.float64]
-    acc: NDArray[np.float64]
-    labelled: NDArray[np.bool_]  # (n_questions,)
+    em: Array
+    f1: Array
+    acc: Array
+    labelled: Mask  # (n_questions,)
     metric: Metric = METRICS["f1"]
 
     @property
-    def compared(self) -> NDArray[np.float64]:
+    def compared(self) -> Array:
         """Return the score that compares policies, (n_questions, n_rounds)."""
-        scores: NDArray[np.float64] = getattr(self, self.metric.score)
+        scores: Array = getattr(self, self.metric.score)
         return scores
 
-    def take(self, rows: NDArray[np.bool_]) -> Outcomes:
+    def take(self, rows: Mask) -> Outcomes:
         em, f1, acc = (values[rows] for values in (self.em, self.f1, self.acc))
         return replace(self, em=em, f1=f1, acc=acc, labelled=self.labelled[rows])
 
@@ -47,7 +48,7 @@ def score_rounds(
     f1_kind: F1Kind = "hotpotqa",
     *,
     agreement: bool = False,
-) -> list[NDArray[np.float64]]:
+) -> list[Array]:
     """Score every recorded answer, (n_questions, n_rounds) each; NaN where none was asked for."""
     question = np.repeat(np.arange(traces.n_questions), traces.last_rounds)
     answers = ScoredAnswers(Texts.of(traces.table.column("answer")), gold_answers(traces), question)
@@ -62,7 +63,7 @@ def gold_answers(traces: TraceSet) -> GoldAnswers:
     return GoldAnswers.of(traces.first_rounds("gold_answers"))
 
 
-def own_scores(traces: TraceSet, name: ScoreName) -> NDArray[np.float64]:
+def own_scores(traces: TraceSet, name: ScoreName) -> Array:
     """Return the record's own scores in place of a score, see :class:`suffice.scoring.Metric`."""
     scores = traces.column("score")
     if scores is None:
@@ -78,11 +79,11 @@ def own_scores(traces: TraceSet, name: ScoreName) -> NDArray[np.float64]:
 class RetrievalQuality:
     """Hold precision and recall in [0, 1], each (n_questions, n_rounds); high is good."""
 
-    precision: NDArray[np.float64]
-    recall: NDArray[np.float64]
+    precision: Array
+    recall: Array
 
     def at(
-        self, stops: NDArray[np.int16], weights: NDArray[np.float64] | None = None
+        self, stops: NDArray[np.int16], weights: Array | None = None
     ) -> tuple[float | None, float | None]:
         """Return mean precision and recall at the stops (n_questions,); ``None`` if undefined everywhere."""
         rows = np.arange(len(stops))
@@ -93,7 +94,7 @@ class RetrievalQuality:
         )
 
 
-def _mean(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float | None:
+def _mean(values: Array, weights: Array) -> float | None:
     defined = np.isfinite(values)
     return float(np.average(values[defined], weights=weights[defined])) if defined.any() else None
 
@@ -121,7 +122,6 @@ def retrieval_quality(traces: TraceSet) -> RetrievalQuality:
 
 
 # --- columns by key -------------------------------------------------------------------------------
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

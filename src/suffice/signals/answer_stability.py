@@ -9,7 +9,6 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from suffice.contracts import Absence
 from suffice.scoring import answer_form
@@ -18,9 +17,9 @@ from suffice.signals.columns.arrays import NONE, Codes, Texts
 from suffice.signals.columns.rounds import RoundColumns, added_nothing, by_appearance
 from suffice.signals.known_signals import SignalSpec, share
 from suffice.stats import series
+from suffice.stats.units import Array, Mask
 from suffice.trace.rounds.records import Round
 
-Array = NDArray[np.float64]
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _DELETE_PUNCTUATION = str.maketrans("", "", string.punctuation)
 MAX_COMPARED = 1_000  # letters of an answer that are compared letter by letter
@@ -86,7 +85,7 @@ def backtracking(rounds: RoundColumns) -> Array:
     return np.where(answered, returns, np.nan)[rounds.traces.exists]
 
 
-def _votes(rounds: RoundColumns) -> tuple[Array, NDArray[np.bool_]]:
+def _votes(rounds: RoundColumns) -> tuple[Array, Mask]:
     """Count the rounds so far with each answer, and mark those with one, (n_questions, n_rounds)."""
     answers = rounds.once(forms)
     given = (answers.codes != NONE) & (answers.codes != answers.code_of(""))

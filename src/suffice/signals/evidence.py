@@ -28,9 +28,9 @@ from suffice.signals.columns.rounds import (
     unrecorded_so_far,
 )
 from suffice.signals.known_signals import share, unrecorded
+from suffice.stats.units import Array, Mask
 from suffice.trace.rounds.records import Passage, Round, passage_text, tokenize
 
-Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _MAX_CHARACTERS = 4_000
@@ -118,7 +118,7 @@ class _Read:
 
     rows: Integers
     texts: Texts
-    unknown: NDArray[np.bool_]
+    unknown: Mask
     """Rows up to which a passage was recorded without its text or a round without its passages, (n_rows,)."""
 
 
@@ -163,9 +163,7 @@ def _around(texts: pa.Array, before: str, behind: str) -> pa.Array:
     return pc.binary_join_element_wise(before, texts, behind, "")
 
 
-def _found(
-    rounds: RoundColumns, answers: Texts, wanted: NDArray[np.bool_], passages: Texts
-) -> Array:
+def _found(rounds: RoundColumns, answers: Texts, wanted: Mask, passages: Texts) -> Array:
     """Return 1 where the passages so far contain a wanted answer, else 0; NaN where texts are unknown."""
     read = rounds.once(_read)
     values = np.where(read.unknown, np.nan, 0.0)

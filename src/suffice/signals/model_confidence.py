@@ -19,9 +19,9 @@ from suffice.signals.answer_stability import forms
 from suffice.signals.columns.arrays import NONE, Ragged, by_length, ranges, segment_means
 from suffice.signals.columns.rounds import RoundColumns
 from suffice.signals.known_signals import SignalSpec, WithSettings, unrecorded
+from suffice.stats.units import Array
 from suffice.trace.rounds.records import Round
 
-Array = NDArray[np.float64]
 Places = NDArray[np.int64]
 
 BLANKS = (

@@ -19,12 +19,12 @@ from suffice.signals.columns.arrays import by_length, ranges, segment_means
 from suffice.signals.columns.rounds import RoundColumns, listings, unrecorded_so_far
 from suffice.signals.evidence import seen_passages
 from suffice.signals.known_signals import RERANKS, SignalSpec
+from suffice.stats.units import Array, Mask
 from suffice.trace.rounds.records import LoopView, Passage
 
 if TYPE_CHECKING:
     from suffice.trace.rounds.trace_set import TraceSet
 
-Array = NDArray[np.float64]
 Places = NDArray[np.int64]
 Statistic = Callable[[Array], Array]
 
@@ -181,7 +181,7 @@ class Reranking(Replies[tuple[float | None, ...]]):
 
 
 def rerank_passages(
-    traces: TraceSet, reranker: Reranker, _wanted: NDArray[np.bool_], on_progress: OnProgress
+    traces: TraceSet, reranker: Reranker, _wanted: Mask, on_progress: OnProgress
 ) -> Reranking:
     """Score every passage without a ``rerank_score``, once per question."""
     scores: dict[int, tuple[float | None, ...]] = {}

@@ -21,10 +21,10 @@ from suffice.signals.columns.answer_columns import answer_forms
 from suffice.signals.columns.arrays import NONE, Texts, segment_sums
 from suffice.signals.columns.rounds import RoundColumns, by_appearance
 from suffice.signals.known_signals import SAMPLES, SignalSpec, WithSettings, share
+from suffice.stats.units import Array, Mask
 from suffice.trace.rounds.records import Round
 from suffice.trace.rounds.trace_set import TraceSet
 
-Array = NDArray[np.float64]
 Clustering = Literal["string", "embedding"]
 CLUSTERINGS: tuple[Clustering, ...] = get_args(Clustering)
 
@@ -95,7 +95,7 @@ class Clusters:
 
     offsets: NDArray[np.int64]
     size: NDArray[np.int64]
-    is_answer: NDArray[np.bool_]
+    is_answer: Mask
     drawn: NDArray[np.int64]
 
     def largest(self, *, answers_only: bool) -> NDArray[np.int64]:
@@ -132,12 +132,12 @@ def top_cluster_confidence(rounds: RoundColumns, by: Clustering = "string") -> A
     return _share(clusters, clusters.largest(answers_only=True), _compared(clusters))
 
 
-def _compared(clusters: Clusters) -> NDArray[np.bool_]:
+def _compared(clusters: Clusters) -> Mask:
     """Say which rounds have at least two samples and at least one answer among them."""
     return (clusters.drawn > 1) & (clusters.largest(answers_only=True) > 0)
 
 
-def _share(clusters: Clusters, size: NDArray[np.int64], defined: NDArray[np.bool_]) -> Array:
+def _share(clusters: Clusters, size: NDArray[np.int64], defined: Mask) -> Array:
     return np.where(defined, size / np.maximum(clusters.drawn, 1), np.nan)
 
 
@@ -246,7 +246,7 @@ def _over(usual: SignalSpec, by: Clustering) -> SignalSpec:
     )
 
 
-def sample_counts(traces: TraceSet) -> NDArray[np.float64]:
+def sample_counts(traces: TraceSet) -> Array:
     """Count the samples of each round, (n_questions, n_rounds); null counts 0, NaN: not recorded."""
     if not traces.has("samples"):
         return np.where(traces.exists, 0.0, np.nan)
@@ -346,7 +346,7 @@ def _conflict(first: tuple[frozenset[str], bool], second: tuple[frozenset[str], 
 class MarkerDetector:
     """Apply :func:`marker_conflict`; a :class:`suffice.contracts.ContradictionDetector` without a model."""
 
-    def contradictions(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+    def contradictions(self, pairs: Sequence[tuple[str, str]]) -> Array:
         """Return 1.0 or 0.0 for every (plan step, candidate), (len(pairs),)."""
         texts = {text for pair in pairs for text in pair}
         words = {

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from suffice._version import VERSION
 from suffice.concurrency import width_of
@@ -28,6 +27,7 @@ from suffice.options import Option, settings_of
 from suffice.retrieval.corpus import read_corpus
 from suffice.retrieval.ranking import corpus_fingerprint
 from suffice.scoring import answer_form
+from suffice.stats.units import Mask
 from suffice.trace.durable import Shard
 from suffice.trace.rounds.reader import TraceInspection, inspect_traces, read_traces
 from suffice.trace.rounds.records import (
@@ -172,7 +172,7 @@ def probe_traces(
         return record_all(tasks, prober, writer, session)
 
 
-def _asked(task: QuestionRows, settings: ProbeSettings) -> NDArray[np.bool_]:
+def _asked(task: QuestionRows, settings: ProbeSettings) -> Mask:
     return task.unanswered | (not settings.missing_only)
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from suffice.signals.columns.answer_columns import normal_forms
 from suffice.signals.columns.arrays import Ragged, Texts
+from suffice.stats.units import Array, Mask
 from suffice.trace.lazy import LazyTable
 from suffice.trace.rounds.schema import SCHEMA
 from suffice.trace.rounds.trace_set import TraceSet
@@ -54,7 +55,7 @@ class RoundColumns:
         return np.repeat(np.arange(self.traces.n_questions), self.traces.last_rounds)
 
     @cached_property
-    def first(self) -> NDArray[np.bool_]:
+    def first(self) -> Mask:
         """Say which rows are a round 1, (n_rows,)."""
         first = np.ones(self.n_rows, bool)
         first[1:] = self.question[1:] != self.question[:-1]
@@ -72,12 +73,12 @@ class RoundColumns:
         earlier[self.first] = absent
         return earlier
 
-    def so_far(self, holds: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def so_far(self, holds: Mask) -> Mask:
         """Say for every row whether ``holds`` is true in this or an earlier round, (n_rows,)."""
         counts = np.cumsum(holds)
         return counts > (counts - holds)[self.first_row]
 
-    def undefined(self) -> NDArray[np.float64]:
+    def undefined(self) -> Array:
         return np.full(self.n_rows, np.nan)
 
     # --- columns ---------------------------------------------------------------------------------
@@ -102,7 +103,7 @@ class RoundColumns:
         self._lists[column] = lists
         return lists
 
-    def numbers(self, column: str) -> NDArray[np.float64]:
+    def numbers(self, column: str) -> Array:
         """Return a column of numbers as float64, (n_rows,); NaN for null or an absent column."""
         cells = pc.cast(self._cells(column), "float64")
         return np.asarray(cells.to_numpy(), np.float64)
@@ -113,7 +114,7 @@ class RoundColumns:
         return pa.chunked_array([pa.nulls(self.n_rows, SCHEMA.field(column).type)])
 
     @property
-    def answered(self) -> NDArray[np.bool_]:
+    def answered(self) -> Mask:
         """Say in which rows the loop was asked for an answer, (n_rows,)."""
         return self.texts("answer").codes >= 0
 
@@ -182,13 +183,13 @@ def codes_of_ids(ids: pa.Array) -> NDArray[np.int64]:
     return Texts.of(pc.fill_null(ids, "")).codes
 
 
-def added_nothing(rounds: RoundColumns) -> NDArray[np.bool_]:
+def added_nothing(rounds: RoundColumns) -> Mask:
     """Say which rows recorded passages of which none is new by id, (n_rows,)."""
     listed = rounds.once(listings)
     return np.where(listed.new == 0, listed.lists.valid, False)
 
 
-def unrecorded_so_far(rounds: RoundColumns) -> NDArray[np.bool_]:
+def unrecorded_so_far(rounds: RoundColumns) -> Mask:
     """Say which rows lack recorded passages in this or an earlier round, (n_rows,)."""
     return rounds.so_far(~rounds.lists("passages").valid)
 
@@ -198,7 +199,7 @@ class GoldPassages:
     """Count the gold passages of questions, (n_questions,), and mark the listed ones, (n_passages,)."""
 
     named: NDArray[np.int64]
-    listed: NDArray[np.bool_]
+    listed: Mask
 
 
 def gold_passages(rounds: RoundColumns) -> GoldPassages:
