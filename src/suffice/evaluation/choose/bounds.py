@@ -152,8 +152,6 @@ class OrderedTests:
     order: NDArray[np.intp]
     adjusted: Array  # (n_tested,), those that a level is compared with, in the order
     tested_at: Array  # (n_bounds, n_members), NaN where not tested
-    learned: tuple[Array, ...]  # what each bound is of on the half that orders, scaled
-    duplicates: int
 
 
 def member_tests(
@@ -162,8 +160,8 @@ def member_tests(
     """Test a family at a ``level`` (``None``: the promise's delta)."""
     distinct = _cheapest_of_equals(learn, full)
     everyone = np.arange(len(test.costs))
-    learned = tuple(_means(learn, everyone, bound) for bound in settings.bounds)
-    order = _order(learn, distinct, learned[0], full, settings)
+    losses = _means(learn, everyone, settings.bounds[0])
+    order = _order(learn, distinct, losses, full, settings)
     in_sequence = settings.correction == "fixed-sequence"
     level = settings.delta if level is None else level
     tested_at = np.full((len(settings.bounds), len(everyone)), np.nan)
@@ -175,13 +173,7 @@ def member_tests(
         p_values = holm(p_values)
         order = order[np.argsort(p_values, kind="stable")]
         p_values = np.sort(p_values)
-    return OrderedTests(
-        order=order,
-        adjusted=p_values,
-        tested_at=tested_at,
-        learned=learned,
-        duplicates=len(everyone) - len(distinct),
-    )
+    return OrderedTests(order=order, adjusted=p_values, tested_at=tested_at)
 
 
 def _over_members(
