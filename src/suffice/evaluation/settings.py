@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from suffice.costs.usage import COSTS, USUAL_COSTS, CostModel
 from suffice.errors import UsageError, unknown_name
@@ -162,6 +162,11 @@ class ScoredSettings:
     cost_model: CostModel = field(default_factory=CostModel)
     resamples: Resamples = 1000
     seed: Seed = 42
+
+    @property
+    def scored(self) -> dict[str, Any]:
+        """These settings by name, for a comparison alike."""
+        return {one.name: getattr(self, one.name) for one in fields(ScoredSettings)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -388,7 +393,7 @@ class ChoiceSettings(ScoredSettings):
             settle(self, **{name: (share := as_share(given, name))})
             if share in (0.0, 1.0):
                 raise UsageError(f"{name} must lie above 0 and below 1, found {given}")
-        for name, known in (("loss", LossName), ("correction", Correction)):
+        for name, known in (("loss", LossName), ("correction", Correction), ("family", Family)):
             if (given := getattr(self, name)) not in get_args(known):
                 raise UsageError(unknown_name(name, given, get_args(known)))
         if self.max_wrong_stops is not None and self.loss == "wrong-stop":
@@ -426,8 +431,6 @@ class ChoiceSettings(ScoredSettings):
             )
 
     def _settle_family(self) -> None:
-        if self.family not in FAMILIES:
-            raise UsageError(unknown_name("family", self.family, FAMILIES))
         if self.family == "all" and (self.rule or self.grid) is not None:
             settle(self, family="thresholds")
         one_rule = self.family == "thresholds"

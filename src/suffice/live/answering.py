@@ -50,7 +50,6 @@ from suffice.trace.rounds.records import (
     known_sum,
 )
 
-# --- answers --------------------------------------------------------------------------------------
 DECLINED = "no confident answer"
 CANNOT_ANSWER = "cannot answer"
 
@@ -186,7 +185,6 @@ def _with_answer(
 Tell = Callable[[str], None]
 
 
-# --- which loop -------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskSettings:
     """Settings of a question; ``None``: as the policy needs, else the loop's default.
@@ -434,7 +432,6 @@ def _loop_settings(chosen: ChosenPolicy, settings: AskSettings) -> LoopSettings:
     return kind(**{name: value for name, value in loop_fields.items() if value is not None})
 
 
-# --- for callers ------------------------------------------------------------------------------------
 def ask(
     question: str,
     passages: Sequence[Passage] | Retriever,

@@ -29,7 +29,6 @@ from suffice.signals.known_signals import LLM_STOP, MALFORMED_ACTIONS
 from suffice.trace.rounds.records import Passage, Question, Round, Usage
 
 
-# --- who says what --------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryChoice:
     """A model's choice: send ``query``, or end (``finishes``).
@@ -56,7 +55,6 @@ class StopVerdict:
     unread: bool = False
 
 
-# --- the loop -------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryLoopSettings(LoopSettings):
     """Settings of rounds that send one query each and show its new passages."""

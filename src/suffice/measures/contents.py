@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -28,12 +28,12 @@ from suffice.trace.rounds.reader import ATTRIBUTES, TraceInspection, inspect_tra
 from suffice.trace.rounds.schema import COLUMNS
 from suffice.trace.rounds.trace_set import TraceSet
 
-_GROUPS = (
-    Column(name="what", once=True),
-    Column(name="name"),
-    Column(name="questions", kind="count"),
-    Column(name="labelled", kind="count", head="labeled"),
-    Column(name="rounds", kind="count"),
+_GROUPS: Sequence[Described] = (
+    ("what", Column(name="what", once=True)),
+    (lambda one: one["name"] or "(none)", Column(name="name")),
+    ("questions", Column(name="questions", kind="count")),
+    ("labelled", Column(name="labelled", kind="count", head="labeled")),
+    ("rounds", Column(name="rounds", kind="count")),
 )
 _COLUMNS: Sequence[Described] = (
     ("name", Column(name="column")),
@@ -80,15 +80,11 @@ class Contents(Tabular):
     notes: tuple[str, ...]
 
     def tables(self) -> Sequence[Table]:
-        groups = [
-            (one["what"], one["name"] or "(none)", one["questions"], one["labelled"], one["rounds"])
-            for one in self.groups
-        ]
         why = (Column(name="signal"), Column(name="why"))
         held = [one for one in self.columns if one["empty"] < 1.0]
         blank = ", ".join(one["name"] for one in self.columns if one["empty"] == 1.0)
         parts = (
-            Table(name="groups", title="Questions by", columns=_GROUPS, rows=groups, names=2),
+            replace(table_of("groups", self.groups, _GROUPS, "Questions by"), names=2),
             table_of("columns", held, _COLUMNS, "Columns", [f"Empty: {blank}"] if blank else []),
             table_of("signals", self.signals, _SIGNALS, "Signals it can feed without a model"),
             Table(

@@ -74,7 +74,6 @@ def own_scores(traces: TraceSet, name: ScoreName) -> Array:
     return np.where(np.isnan(scores), np.nan, holds)
 
 
-# --- retrieval ------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrievalQuality:
     """Hold precision and recall in [0, 1], each (n_questions, n_rounds); high is good."""
@@ -109,19 +108,16 @@ def retrieval_quality(traces: TraceSet) -> RetrievalQuality:
         unknown = np.full((traces.n_questions, traces.n_rounds), np.nan)
         return RetrievalQuality(precision=unknown, recall=unknown)
     rounds = RoundColumns(traces)
-    listed, gold = rounds.once(listings), gold_passages(rounds)
-    gold_new = np.bincount(listed.rows[gold.listed], minlength=rounds.n_rows)
+    listed, (named, right_ones) = rounds.once(listings), gold_passages(rounds)
+    gold_new = np.bincount(listed.rows[right_ones], minlength=rounds.n_rows)
     distinct, right = (
         np.cumsum(traces.dense(np.where(listed.lists.valid, counted, np.nan)), axis=1)
         for counted in (listed.new, gold_new)
     )
     with np.errstate(divide="ignore", invalid="ignore"):
-        recall = right / np.where(gold.named > 0, gold.named, np.nan)[:, None]
+        recall = right / np.where(named > 0, named, np.nan)[:, None]
         precision = np.where(np.isnan(recall), np.nan, right / distinct)
     return RetrievalQuality(precision=precision, recall=recall)
-
-
-# --- columns by key -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

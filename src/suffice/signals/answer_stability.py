@@ -44,7 +44,6 @@ def published_forms(rounds: RoundColumns) -> Texts:
     return rounds.texts("answer").mapped(as_published)
 
 
-# --- equal answers -----------------------------------------------------------------------------------
 def answer_stable(rounds: RoundColumns) -> Array:
     """Return 1.0 where the answer equals the previous one, else 0.0 (paper 0, Eq. 1; corrected).
 
@@ -68,7 +67,6 @@ def _equal_to_previous(rounds: RoundColumns, answers: Texts) -> Array:
     return np.where(previous == NONE, np.nan, answers.codes == previous)
 
 
-# --- all answers so far ------------------------------------------------------------------------------
 def vote_share(rounds: RoundColumns) -> Array:
     """Return the share of answers so far that equal this one, in (0, 1] (LearnStop); high: they agree."""
     votes, answered = rounds.once(_votes)
@@ -93,7 +91,6 @@ def _votes(rounds: RoundColumns) -> tuple[Array, Mask]:
     return series.occurrences(codes), ~np.isnan(codes)
 
 
-# --- similar answers ---------------------------------------------------------------------------------
 def answer_similarity_f1(rounds: RoundColumns) -> Array:
     """Return the token F1 of this answer and the previous one, in [0, 1]; high: they agree."""
     previous, current, pair = rounds.once(_pairs)
@@ -137,7 +134,6 @@ def matching_characters(one: str, other: str) -> float:
     return difflib.SequenceMatcher(None, *texts, autojunk=False).ratio()
 
 
-# --- declared ----------------------------------------------------------------------------------------
 def no_new_passage(current: Round, earlier: tuple[Round, ...]) -> bool:
     """Say whether the round recorded passages and none of them is new by id."""
     if current.passages is None:

@@ -52,7 +52,9 @@ class Finite:
 
 def retrieval_z(rounds: RoundColumns) -> Array:
     """Return (best - mean) / standard deviation of candidate scores, >= 0; high: a clear lead (paper 0)."""
-    return _of_newest(rounds, _z)
+    return _of_newest(
+        rounds, lambda s: unless_equal(s, (s.max(axis=1) - s.mean(axis=1)) / s.std(axis=1))
+    )
 
 
 def retrieval_z_robust(rounds: RoundColumns) -> Array:
@@ -70,10 +72,6 @@ def _of_newest(rounds: RoundColumns, statistic: Statistic) -> Array:
     own = Finite.of(lists.numbers(), lists.offsets[:-1], lists.offsets[1:]).statistic(statistic)
     newest = np.maximum.accumulate(np.where(lists.valid, np.arange(rounds.n_rows), -1))
     return np.where(newest < rounds.first_row, np.nan, own[newest])
-
-
-def _z(scores: Array) -> Array:
-    return unless_equal(scores, (scores.max(axis=1) - scores.mean(axis=1)) / scores.std(axis=1))
 
 
 def _z_robust(scores: Array) -> Array:

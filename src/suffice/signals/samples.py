@@ -84,7 +84,6 @@ def entropy_of_counts(counts: Iterable[int]) -> float:
     return 1.0 - math.fsum(map(_times_log, sizes)) / _times_log(total)
 
 
-# --- by columns ----------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, eq=False)
 class Clusters:
     """Hold the clusters of every round's samples, end to end.
@@ -188,7 +187,6 @@ _BY: Mapping[Clustering, Callable[[RoundColumns], Clusters]] = {
 }
 
 
-# --- declared ------------------------------------------------------------------------------------
 NO_SAMPLES = Absence(
     "the round has no samples", lambda view: not view.current.samples, "record with --samples"
 )

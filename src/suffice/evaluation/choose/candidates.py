@@ -311,7 +311,6 @@ def _variant(
     return NamedPolicy.of(policy, label)
 
 
-# --- rules ---------------------------------------------------------------------------------------
 def _rules(
     record: Measures, kept: Measures, settings: ChoiceSettings
 ) -> tuple[list[str], int, tuple[str, ...], str | None]:
@@ -381,7 +380,6 @@ def betting_orders(ids: Sequence[str], units: NDArray[np.intp]) -> NDArray[np.in
     return np.stack([np.argsort(lots(f"order {n}", names), kind="stable") for n in range(count)])
 
 
-# --- measured ------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
     stops: NDArray[np.int16]  # (n_members, n_questions), from 1
@@ -402,9 +400,7 @@ class Kept:
         runner = Runner(
             kept,
             [member.policy for member in members],
-            ComparisonSettings(
-                f1_kind=settings.f1_kind, cost_model=settings.cost_model, answer=settings.answer
-            ),
+            ComparisonSettings(**settings.scored, answer=settings.answer),
         )
         axis = runner.book.axis(settings.cost, runner.reads)
         scored = kept.scores(settings.f1_kind)

@@ -123,7 +123,6 @@ class Choice(Tabular):
     def in_full(self) -> bool:
         return self.chosen.policy.name == self.result.baseline
 
-    # --- the first screen ------------------------------------------------------------------------
     @property
     def changes(self) -> tuple[CostChange, ...]:
         """Every cost before and after, with one kind of tokens."""
@@ -266,7 +265,6 @@ class Choice(Tabular):
         ended = self.result.full_costs.get("rounds")
         return ended if ended is not None and ended < 0.95 * self.result.max_rounds else None
 
-    # --- four questions ----------------------------------------------------------------------------
     def answers(self) -> Mapping[str, tuple[str, str]]:
         """Return a user's questions with their answers: in a few words, then with the figures."""
         return {
@@ -434,15 +432,21 @@ class Choice(Tabular):
         if self.guess is not None:
             yield "the guess, beside your agent", f"suffice.Watch({guess!r}, record='live.db')"
 
-    # --- shown -----------------------------------------------------------------------------------
     def tables(self) -> tuple[Table, ...]:
+        head, *costs = self._side_by_side()
+        before = Table(
+            name="costs",
+            title=f"What a question costs, {self.all_rounds} and with this policy",
+            columns=tuple(Column(name=name or "mean") for name in head),
+            rows=costs,
+        )
         said = Table(
             name="answers",
             columns=(Column(name="question"), Column(name="answer")),
             rows=[[question, " ".join(said)] for question, said in self.answers().items()],
         )
         allowed = () if self.promised is None else (self._allowed_table(self.promised.rows),)
-        return (self._costs_table(), *allowed, said, self._ranked_table(), *self._wrong_tables())
+        return (before, *allowed, said, self._ranked_table(), *self._wrong_tables())
 
     def plotted(self) -> Plot:
         if self.promised is None:
@@ -450,12 +454,6 @@ class Choice(Tabular):
         return Plot(
             table=self._allowed_table(self.promised.rows), x="max_loss", y="saved", label="policy"
         )
-
-    def _costs_table(self) -> Table:
-        head, *rows = self._side_by_side()
-        columns = tuple(Column(name=name or "mean") for name in head)
-        title = f"What a question costs, {self.all_rounds} and with this policy"
-        return Table(name="costs", title=title, columns=columns, rows=[[*row] for row in rows])
 
     def _allowed_table(self, promises: Sequence[Row]) -> Table:
         columns = (

@@ -65,7 +65,6 @@ def paid_by_rules(
     )
 
 
-# --- one rule over a grid ------------------------------------------------------------------------
 def rules_of_grid(fit: Measures, settings: ChoiceSettings) -> list[str]:
     """Return the rule with each number of its grid; default numbers are as short as possible."""
     rule = settings.rule or TEMPLATE
@@ -91,7 +90,6 @@ def rules_of_grid(fit: Measures, settings: ChoiceSettings) -> list[str]:
     return [fill(template, number) for number in sorted(set(map(swept.shortest, numbers.tolist())))]
 
 
-# --- OR and AND over the record's signals --------------------------------------------------------
 def build_family(
     fit: Measures,
     *,

@@ -213,7 +213,6 @@ def _promised(
     return Promised(rows=rows, asked=asked, at=min(proven, default=asked), guess=guess)
 
 
-# --- ranked ----------------------------------------------------------------------------------------
 def in_order(
     estimates: Sequence[Ranked],
     full: Ranked,
@@ -247,7 +246,6 @@ def in_order(
     return [full, *rest], "No cheaper policy is proven to keep the promise."
 
 
-# --- replayed --------------------------------------------------------------------------------------
 def _on_all(
     everyone: Candidates, chosen: Candidate, promised: Promised | None
 ) -> dict[str, Candidate]:
@@ -280,14 +278,7 @@ def _replayed(
         measures,
         [candidate.policy for candidate in shown.values()],
         ComparisonSettings(
-            baseline=full.policy.name,
-            split=split,
-            f1_kind=settings.f1_kind,
-            resamples=settings.resamples,
-            seed=settings.seed,
-            cost=settings.cost,
-            cost_model=settings.cost_model,
-            answer=settings.answer,
+            **settings.scored, baseline=full.policy.name, split=split, answer=settings.answer
         ),
     )
 
@@ -318,7 +309,6 @@ def _wrong(
     ]
 
 
-# --- the promise -----------------------------------------------------------------------------------
 def _guarantee(
     promised: Promised, record: Measures, axis: CostAxis, full_cost: float, settings: ChoiceSettings
 ) -> dict[str, Any]:

@@ -301,7 +301,13 @@ def search(traces: Traces, settings: SearchSettings) -> SearchResult:
     refuse_unusable(measures, names, tune_split=settings.tune_split)
     parts = [measures.only_split(name) for name in (settings.tune_split, settings.eval_split)]
     for part in parts:
-        _refuse_unseen(part, settings)
+        if part.seen is not None and part.seen.of(part.scores(settings.f1_kind)).unseen.any():
+            raise UsageError(
+                f"some questions of {part.traces.origin.source} were stopped early and no explored question "
+                "represents them, so rules cannot be compared; replay --stop-when gives a range. To search, "
+                "record to the full budget or explore a share; to see which were stopped: suffice traces "
+                f"info {part.traces.at}"
+            )
     data = fit_data(
         measures,
         names,
@@ -514,17 +520,6 @@ class _Split:
         scores = figures[metric]
         costs, frontier = (np.tile(fixed, (len(scores), 1)) for fixed in self._frontier)
         return figures, scores - interpolate(costs, frontier, figures["cost"])
-
-
-def _refuse_unseen(part: Measures, settings: SearchSettings) -> None:
-    if part.seen is None or not part.seen.of(part.scores(settings.f1_kind)).unseen.any():
-        return
-    raise UsageError(
-        f"some questions of {part.traces.origin.source} were stopped early and no explored question "
-        "represents them, so rules cannot be compared; replay --stop-when gives a range. To search, "
-        "record to the full budget or explore a share; to see which were stopped: suffice traces info "
-        f"{part.traces.at}"
-    )
 
 
 def _choose(

@@ -127,9 +127,7 @@ def selective(
     )
     area_draws = np.concatenate([area(counts) for counts in drawn], axis=1)
 
-    def group(chosen: Mask) -> dict[str, Any]:
-        return _group(chosen, at_stop, units)
-
+    group = partial(_group, at_stop=at_stop, units=units)
     return {
         "answers": group(np.ones(len(known), bool)),
         "undefined": int((~known).sum()),

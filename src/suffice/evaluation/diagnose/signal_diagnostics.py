@@ -266,7 +266,6 @@ def _concentration(distinct: Array, counts: NDArray[np.int64]) -> dict[str, floa
     }
 
 
-# --- overconfidence ------------------------------------------------------------------------------
 def calibrated_margins(measures: Measures, tune_split: str) -> tuple[Array, str | None]:
     """Return P(EM = 1 | margin), (n_questions, n_rounds), out of fold on tune; or the reason for none."""
     tune = measures.traces.in_split(tune_split)

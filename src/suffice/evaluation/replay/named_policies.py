@@ -262,7 +262,6 @@ def _numbered(name: str, count: int) -> str:
     return name if count == 1 else f"{name}#{count}"
 
 
-# --- names ---------------------------------------------------------------------------------------
 def _asked(measures: Measures, name: Wanted, fitted: Callable[..., NamedPolicy]) -> AskedPolicy:
     if isinstance(name, Path):
         name = str(name)

@@ -358,7 +358,6 @@ class ReplayResult(Tabular):
             yield f"Policy files: {'; '.join(told)}."
 
 
-# --- what a reader must know -------------------------------------------------------------------------
 def unscored_notes(unscored: Mapping[str, int], labelled: int, metric: Metric) -> list[str]:
     named = [f"{name} ({count})" for name, count in unscored.items() if count]
     if not named:

@@ -212,7 +212,6 @@ class _Run:
             ended = "complete"
         return PlanRun(steps=tuple(steps), outcome=self._result(ended))
 
-    # --- a step -------------------------------------------------------------------------------
     def _step(self, number: int) -> PlanStep:
         self.usage = _NO_USAGE
         control = self.agent.control
@@ -309,7 +308,6 @@ class _Run:
             passages=passages,
         )
 
-    # --- calls --------------------------------------------------------------------------------
     def _candidates(self, number: int) -> tuple[tuple[Candidate, ...], int]:
         """Draw K candidates, the empty ones again; also return the number drawn again."""
         wanted = self.agent.settings.candidates

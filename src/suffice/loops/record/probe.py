@@ -168,7 +168,17 @@ def probe_traces(
     with question_writer(out, run=run, kind=kind, shard=shard) as writer:
         if on_plan is not None:
             left = [task for task in tasks if prober.key(task) not in writer.done]
-            on_plan(_plan(left, wanted, left_out))
+            asked = sum(int(_asked(task, wanted).sum()) for task in left)
+            plan = ProbePlan(
+                questions=len(left),
+                rounds=sum(task.rows.num_rows for task in left),
+                asked=asked,
+                own=sum(int(task.own.sum()) for task in left),
+                blind=sum(int((_asked(task, wanted) & task.blind).sum()) for task in left),
+                calls=asked * (1 + wanted.samples),
+                left_out=left_out,
+            )
+            on_plan(plan)
         return record_all(tasks, prober, writer, session)
 
 
@@ -204,22 +214,6 @@ def _askable(
     return kept, {why: len(refused) for why, refused in left_out.items() if refused}
 
 
-def _plan(
-    tasks: Sequence[QuestionRows], settings: ProbeSettings, left_out: Mapping[str, int]
-) -> ProbePlan:
-    asked = sum(int(_asked(task, settings).sum()) for task in tasks)
-    return ProbePlan(
-        questions=len(tasks),
-        rounds=sum(task.rows.num_rows for task in tasks),
-        asked=asked,
-        own=sum(int(task.own.sum()) for task in tasks),
-        blind=sum(int((_asked(task, settings) & task.blind).sum()) for task in tasks),
-        calls=asked * (1 + settings.samples),
-        left_out=left_out,
-    )
-
-
-# --- asking ---------------------------------------------------------------------------------------
 def _redrafted(asked: Round, draft: Draft) -> Round:
     """Replace the round's answer by the draft; an answer of unknown cost stays paid for."""
     if asked.answer is None or asked.usage.answer_calls is not None:

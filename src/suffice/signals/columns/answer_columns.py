@@ -132,7 +132,6 @@ def answer_forms(texts: pa.Array) -> pa.Array:
     return pc.replace_with_mask(forms, nothing, left.cast(forms.type))
 
 
-# --- scores -----------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, eq=False)
 class GoldAnswers:
     """Hold the gold answers of all questions, end to end in ``texts``.

@@ -48,7 +48,6 @@ class RoundColumns:
         derived: _Derived = self._derived[derive]
         return derived
 
-    # --- rows ------------------------------------------------------------------------------------
     @cached_property
     def question(self) -> NDArray[np.int64]:
         """Return the number of each row's question, (n_rows,), from 0."""
@@ -81,7 +80,6 @@ class RoundColumns:
     def undefined(self) -> Array:
         return np.full(self.n_rows, np.nan)
 
-    # --- columns ---------------------------------------------------------------------------------
     def texts(self, column: str) -> Texts:
         """Return a column of texts; all null if it is absent."""
         if column not in self._texts:
@@ -194,16 +192,8 @@ def unrecorded_so_far(rounds: RoundColumns) -> Mask:
     return rounds.so_far(~rounds.lists("passages").valid)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GoldPassages:
-    """Count the gold passages of questions, (n_questions,), and mark the listed ones, (n_passages,)."""
-
-    named: NDArray[np.int64]
-    listed: Mask
-
-
-def gold_passages(rounds: RoundColumns) -> GoldPassages:
-    """Return the distinct gold passages that round 1 of each question names."""
+def gold_passages(rounds: RoundColumns) -> tuple[NDArray[np.int64], Mask]:
+    """Count the distinct gold passages named in round 1, (n_questions,); mark the listed, (n_passages,)."""
     named, listed = rounds.lists("gold_passage_ids"), rounds.once(listings)
     stated = rounds.first[named.rows] & named.values.is_valid().to_numpy(zero_copy_only=False)
     names = named.values.filter(pa.array(stated))
@@ -212,7 +202,5 @@ def gold_passages(rounds: RoundColumns) -> GoldPassages:
     rows = np.concatenate([named.rows[stated], listed.rows])
     keys = rounds.question[rows] * (int(codes.max(initial=0)) + 1) + codes
     wanted, firsts = np.unique(keys[: len(names)], return_index=True)
-    return GoldPassages(
-        np.bincount(rounds.question[rows[firsts]], minlength=rounds.traces.n_questions),
-        np.isin(keys[len(names) :], wanted),
-    )
+    counts = np.bincount(rounds.question[rows[firsts]], minlength=rounds.traces.n_questions)
+    return counts, np.isin(keys[len(names) :], wanted)
