@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -263,15 +263,3 @@ def cost_changes(
         CostChange(name=name, label=COSTS[cost].label, full=full.get(cost), own=own.get(cost))
         for name, cost in told.items()
     )
-
-
-def shared_axis(
-    books: Sequence[CostBook],
-    wanted: str | None,
-    readers: Mapping[str, CostReads],
-    *,
-    capped: bool = False,
-) -> CostAxis:
-    """Choose one cost for several parts of a record; rounds if their usual costs differ."""
-    axes = [book.axis(wanted, readers, capped=capped) for book in books]
-    return axes[0] if len({axis.name for axis in axes}) == 1 else books[0].axis("rounds", readers)

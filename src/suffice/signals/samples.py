@@ -251,14 +251,12 @@ def sample_counts(traces: TraceSet) -> Array:
     return np.where(traces.exists, np.nan_to_num(traces.lengths("samples")), np.nan)
 
 
-def token_set(text: str) -> frozenset[str]:
-    """Return the upper-case tokens between white space, with their punctuation (paper 4; published)."""
-    return frozenset(text.upper().split())
-
-
 def agreement(candidates: Sequence[str]) -> float:
-    """Return the share of tokens that all candidates share, in [0, 1] (paper 4, Eq. 13; of none 0)."""
-    sets = [token_set(text) for text in candidates]
+    """Return the share of tokens that all candidates share, in [0, 1] (paper 4, Eq. 13; of none 0).
+
+    Tokens stand between white space, in upper case and with their punctuation (published).
+    """
+    sets = [frozenset(text.upper().split()) for text in candidates]
     union = frozenset[str]().union(*sets)
     return len(sets[0].intersection(*sets)) / len(union) if union else 0.0
 

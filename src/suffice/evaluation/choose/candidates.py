@@ -140,14 +140,6 @@ def refuse_several_loops(measures: Measures) -> None:
         )
 
 
-def refuse_one_round(measures: Measures) -> None:
-    if measures.traces.n_rounds < 2 and measures.seen is None:
-        raise UsageError(
-            f"every question of {measures.traces.origin.source} has one round, so there is nothing to "
-            "choose; record more rounds: suffice record --rounds 5"
-        )
-
-
 LATEST, MAJORITY = "latest", "majority"
 MOST_RULES = 40
 """Most rules among the candidates: of the Pareto front on tune, evenly by cost."""

@@ -22,7 +22,6 @@ from suffice.evaluation.choose.candidates import (
     candidates_of,
     in_parts,
     labelled_only,
-    refuse_one_round,
     refuse_several_loops,
     without_gaps,
 )
@@ -65,7 +64,11 @@ def choose(traces: Traces, settings: ChoiceSettings) -> Choice:
     """
     measures = Measures.of(traces).by(settings.metric)
     refuse_several_loops(measures)
-    refuse_one_round(measures)
+    if measures.traces.n_rounds < 2 and measures.seen is None:
+        raise UsageError(
+            f"every question of {measures.traces.origin.source} has one round, so there is nothing to "
+            "choose; record more rounds: suffice record --rounds 5"
+        )
     promises = _promises(measures, settings)
     complete, incomplete = without_gaps(measures, "choosing", settings.f1_kind)
     labelled, notes = labelled_only(complete, settings)

@@ -32,7 +32,7 @@ from suffice.evaluation.replay.answers import answer_notes, answer_rounds
 from suffice.evaluation.replay.frontier import interpolate, pareto_front
 from suffice.evaluation.replay.named_policies import named_policies
 from suffice.evaluation.settings import GAIN_AT_COST, SearchSettings
-from suffice.measures.costs import CostAxis, CostBook, cost_reads, fixed_stops, shared_axis
+from suffice.measures.costs import CostAxis, CostBook, cost_reads, fixed_stops
 from suffice.measures.measures import Measures, Traces
 from suffice.measures.scores import Outcomes
 from suffice.measures.seen import record_banners
@@ -319,12 +319,11 @@ def search(traces: Traces, settings: SearchSettings) -> SearchResult:
     choice = AnswerChoice.parse(settings.answer)
     answers = [answer_rounds(part, choice, None) for part in parts]
     books = [part.costs(settings.cost_model, answers[0].reads) for part in parts]
-    axis = shared_axis(
-        books,
-        settings.cost,
-        {operand.text: cost_reads((operand.spec,)) for operand in operands},
-        capped=settings.max_cost is not None,
-    )
+    readers = {operand.text: cost_reads((operand.spec,)) for operand in operands}
+    capped = settings.max_cost is not None
+    axes = [book.axis(settings.cost, readers, capped=capped) for book in books]
+    alike = len({axis.name for axis in axes}) == 1
+    axis = axes[0] if alike else books[0].axis("rounds", readers)  # their usual costs may differ
     columns = (
         tuning_columns(data, operands),
         scoring_columns(parts[1].signals(names), data, operands),

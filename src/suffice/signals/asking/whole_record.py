@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
@@ -188,15 +188,6 @@ def asking_rounds(
     return Asking(name=name, option=option, who=who, ask=ask, **told)
 
 
-def _questions(traces: TraceSet, wanted: Mask, columns: tuple[str, ...]) -> Iterator[_Rounds]:
-    """Yield for each question its wanted rounds as (row, view)."""
-    rows = count()
-    for views in traces.views(columns):
-        chosen = tuple((row, view) for view, row in zip(views, rows, strict=False) if wanted[row])
-        if chosen:
-            yield chosen
-
-
 @dataclass(slots=True, kw_only=True)
 class RoundQuestion(Generic[_Reply]):
     """Ask a model about rounds, one question at a time; a :class:`suffice.concurrency.Work`."""
@@ -223,7 +214,12 @@ class RoundQuestion(Generic[_Reply]):
         After an interrupt it stops too. In both cases it returns the replies so far.
         """
         self._planned = int(wanted.sum())
-        questions = _questions(traces, wanted, self.columns)
+        rows = count()
+        asked = (
+            tuple((row, view) for view, row in zip(views, rows, strict=False) if wanted[row])
+            for views in traces.views(self.columns)
+        )
+        questions = filter(None, asked)
         interrupted = side_by_side(self, questions, concurrency=self.concurrency)
         if interrupted:
             self.report()
