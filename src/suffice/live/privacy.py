@@ -155,7 +155,6 @@ class Veiled:
             parse_failure=self._of(self._text, held.parse_failure),
         )
 
-    # --- names in place of texts -----------------------------------------------------------------
     def _name(self, kind: _Kind, text: str) -> str:
         if self._privacy.texts == "hashes":
             return self._privacy.hashed(text)

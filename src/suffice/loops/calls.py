@@ -427,7 +427,6 @@ def _added(rounds: Sequence[Round]) -> list[tuple[Passage, ...]]:
     return added
 
 
-# --- a question of a conversation ----------------------------------------------------------------
 _MOST_ALONE_TOKENS = 96
 _MOST_SAID = 1_000  # of a message, from its beginning
 _ALONE = (

@@ -46,11 +46,10 @@ class ReactSettings(QueryLoopSettings):
 class ReactPipeline(QueryLoop):
     """A loop that chooses queries by thought and action (Yao et al. 2023).
 
-    Choosing a query is one greedy call. An action that cannot be read, or that repeats an earlier query, is
-    asked for once more, with a reminder. If the second reply cannot be read either, the question is the
-    query. A query repeated again is sent, and finds the next passages of the ranking. An agent that may not
-    finish must search: a completion model continues after ``Action: Search[``, a chat model is told so. If
-    it finishes again, the question is the query.
+    An action that cannot be read, or that repeats an earlier query, is asked for once more, with a reminder.
+    If the second reply cannot be read either, the question is the query. A query repeated again is sent, and
+    finds the next passages of the ranking. An agent that may not finish must search. If it finishes again,
+    the question is the query.
     """
 
     settings: ReactSettings

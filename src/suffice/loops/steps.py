@@ -269,7 +269,6 @@ class Step:
 
 
 def retrieved(finished: Round, query: str, ranked: Sequence[Passage]) -> Round:
-    """Return the round with the scores and usage of its query."""
     # a reranker leaves its own order; these are the retriever's scores, best first
     scores = sorted(
         (passage.score for passage in ranked if passage.score is not None), reverse=True

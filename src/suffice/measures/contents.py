@@ -228,7 +228,6 @@ def _notes(traces: TraceSet) -> Iterator[str]:
         )
 
 
-# --- exploration ------------------------------------------------------------
 _ALARM = 0.01
 _FEWEST = 5
 _MOST_TOLD = 3
@@ -269,8 +268,12 @@ class Exploration:
                 f"exploration {fits}: {share['explored']:,} of {counted(share['stopped'], 'question')} ran "
                 f"on past their policy's stop ({percent(share['explored'] / share['stopped'])}%, configured "
                 f"{percent(share['propensity'])}%, exact binomial p {p_value(share['p_value'])})"
-                + (_WRONG if share["p_value"] < _ALARM else "")
             )
+            if share["p_value"] < _ALARM:
+                notes[-1] += (
+                    "; inverse-propensity weights are wrong here: some questions are missing from the "
+                    "record, or the recorded propensity is not the one that was used"
+                )
         if (labels := self.labels) is not None:
             (some, ran), (others, cut) = labels["explored"], labels["cut"]
             alike = "alike" if labels["p_value"] >= _ALARM else "NOT ALIKE"
@@ -289,12 +292,6 @@ class Exploration:
                 "No weight repairs labels that depend on the outcome: label a random sample"
             )
         return notes
-
-
-_WRONG = (
-    "; inverse-propensity weights are wrong here: some questions are missing from the record, or the "
-    "recorded propensity is not the one that was used"
-)
 
 
 def exploration(seen: Seen, labelled: Mask) -> Exploration:

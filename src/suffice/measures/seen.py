@@ -365,7 +365,6 @@ def _policy_stops(traces: TraceSet) -> tuple[Stops, Mask]:
     return first.astype(np.int16), ~np.isnan(values[:, 0])
 
 
-# --- what must stand above any figure ----------------------------------------------------------------
 def record_banners(traces: TraceSet) -> tuple[str, ...]:
     """Return what must stand above any figure: several loops, cut questions, missing or blank answers."""
     return (*_several_loops(traces), *_cut(traces), *answer_banners(traces))

@@ -161,7 +161,6 @@ def _travels(work: object) -> bool:
     return True
 
 
-# --- kept beside the record -----------------------------------------------------------------------
 _FOOTER = 65_536  # bytes at the end of a file by which it is told from others
 _UNREADABLE = (pa.ArrowException, OSError)
 

@@ -158,7 +158,6 @@ ABSTAINED = share(
 )
 
 
-# --- phrases of one's own ------------------------------------------------------------------------
 def read_phrases(path: str | Path) -> tuple[str, ...]:
     """Read phrases from a text file, one per line; skip blank lines and lines that begin with ``#``."""
     try:

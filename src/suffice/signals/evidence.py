@@ -106,7 +106,6 @@ def seen_texts(rounds: Iterable[Round]) -> list[str] | None:
     return [passage_text(passage) for passage in seen.values()]
 
 
-# --- the answer in it ----------------------------------------------------------------------------
 # The passages of a question stand in one string, in which each of its different answers is looked for once,
 # so that the place tells from which round on it is found.
 NOT_EXTRACTIVE = frozenset({"", "yes", "no"})  # normalized answers that are not looked for
@@ -338,7 +337,6 @@ def query_repeats(rounds: RoundColumns) -> Array:
     return repeats
 
 
-# --- declared ----------------------------------------------------------------------------------------
 _NOT_COMPARED = (
     PASSAGES_UNKNOWN,
     Absence("there is no earlier passage", lambda view: not seen_passages(view.rounds[:-1])),

@@ -78,7 +78,11 @@ def choose(traces: Traces, settings: ChoiceSettings) -> Choice:
     fit, rank, proving = (record.only_split(name) for name in (FIT_SPLIT, RANK, PROVE))
     kept = record.take(record.traces.in_split(RANK) | record.traces.in_split(PROVE))
     everyone = candidates_of(record, kept, settings)
-    learned = _learned(kept, everyone, settings)
+    field, ranks = Kept.of(kept, everyone.members, settings), kept.traces.in_split(RANK)
+    ranking, held_out = (field.half(np.flatnonzero(part)) for part in (ranks, ~ranks))
+    learned = Learned(
+        candidate=everyone.members.__getitem__, rank=ranking, prove=held_out, full=everyone.full
+    )
     along = None
     if promises and settings.family != "thresholds":
         own = [] if settings.path is None else [OwnPath(settings.path, settings.levels or ())]
@@ -192,16 +196,6 @@ def _promises(measures: Measures, settings: ChoiceSettings) -> list[Promise]:
         )
         for loss in settings.promised_losses
     ]
-
-
-def _learned(kept: Measures, everyone: Candidates, settings: ChoiceSettings) -> Learned:
-    field = Kept.of(kept, everyone.members, settings)
-    ranks = kept.traces.in_split(RANK)
-    rows = [np.flatnonzero(part) for part in (ranks, ~ranks)]
-    rank, proves = (field.half(of_part) for of_part in rows)
-    return Learned(
-        candidate=everyone.members.__getitem__, rank=rank, prove=proves, full=everyone.full
-    )
 
 
 def _promised(

@@ -123,7 +123,10 @@ def compare(
     notes += [candidate.note for candidate in built if candidate.note]
     usual = not settings.policies and not settings.rules
     if usual and not any(candidate.adaptive for candidate in built):
-        notes.append(_NONE_ADAPTIVE)
+        notes.append(
+            "none of these policies reads answers or evidence, so they cannot show whether looping pays; "
+            "add a rule: --stop-when 'answer_repeats and not abstained', in Python rules=[TEXT]"
+        )
     for candidate in built:
         if candidate.policy is not None:
             facts = candidate.policy.facts
@@ -136,12 +139,6 @@ def compare(
         [*chosen.notes(settings.metric), *notes, *_agreement_notes(built)],
     )
     return Comparison(measures=chosen, result=replace(result, left_out=left_out))
-
-
-_NONE_ADAPTIVE = (
-    "none of these policies reads answers or evidence, so they cannot show whether looping pays; "
-    "add a rule: --stop-when 'answer_repeats and not abstained', in Python rules=[TEXT]"
-)
 
 
 def _with_baseline(

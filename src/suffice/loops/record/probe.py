@@ -89,8 +89,6 @@ class ProbeSettings(AnswerSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbePlan:
-    """The calls that a probe will make."""
-
     questions: int
     rounds: int
     asked: int
