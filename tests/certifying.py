@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.evaluation.choose.bounds import Half, OrderedTests, Promise, mean_of, plain
+from suffice.evaluation.choose.bounds import Half, OrderedTests, Promise, mean_of
 from suffice.evaluation.choose.candidates import Candidate
 from suffice.evaluation.choose.proof import Learned, prove
 from suffice.evaluation.replay.named_policies import NamedPolicy
@@ -38,7 +38,7 @@ class Outcome:
 
     @property
     def learned_loss(self) -> NDArray[np.float64]:
-        return plain(self.tests.learned[0], self.settings.bounds[0], self.halves[0])
+        return mean_of(self.halves[0], self.settings.bounds[0])
 
     @property
     def tested_loss(self) -> NDArray[np.float64]:

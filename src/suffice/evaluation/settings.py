@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from suffice.costs.usage import COSTS, USUAL_COSTS, CostModel
 from suffice.errors import UsageError, unknown_name
@@ -54,6 +54,10 @@ def _names(given: object) -> tuple[str, ...]:
         raise UsageError(f"signals {error}") from error
 
 
+def _policies(what: str) -> Option:
+    return Option(name="policy", metavar="P", repeats=True, parse=str, help=what)
+
+
 TuneSplit = Annotated[str, Option(metavar="S", help="split to fit and choose on")]
 EvalSplit = Annotated[str, Option(name="split", metavar="S", help="split to score on")]
 Resamples = Annotated[
@@ -93,13 +97,16 @@ CostName = Annotated[
 ]
 Policies = Annotated[
     tuple["Wanted", ...],
+    _policies(
+        "a policy file, fixed-K, oracle-em, oracle-f1, closed-book (round 0) or a method's name. "
+        "NAME: as in the paper; NAME-corrected: our corrected version. Repeatable."
+    ),
+]
+Baseline = Annotated[
+    str | None,
     Option(
-        name="policy",
         metavar="P",
-        repeats=True,
-        parse=str,
-        help="a policy file, fixed-K, oracle-em, oracle-f1, closed-book (round 0) or a method's name. "
-        "NAME: as in the paper; NAME-corrected: our corrected version. Repeatable.",
+        help="policy to take differences against: fixed-K, a method or a policy file (default: fixed-3)",
     ),
 ]
 Rules = Annotated[
@@ -131,7 +138,6 @@ MinRounds = Annotated[
 
 
 def refuse_draws(resamples: int, seed: int, least: int = 1) -> None:
-    """Refuse too few resamples and a negative seed."""
     if resamples < least or seed < 0:
         raise UsageError(
             f"resamples must be at least {least} and the seed at least 0, found {resamples} and {seed}"
@@ -157,6 +163,11 @@ class ScoredSettings:
     resamples: Resamples = 1000
     seed: Seed = 42
 
+    @property
+    def scored(self) -> dict[str, Any]:
+        """These settings by name, for a comparison alike."""
+        return {one.name: getattr(self, one.name) for one in fields(ScoredSettings)}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonSettings(ScoredSettings):
@@ -172,10 +183,7 @@ class ComparisonSettings(ScoredSettings):
     split: Annotated[
         str | None, Option(help="split to replay, or all (default: eval if present, else all)")
     ] = None
-    baseline: Annotated[
-        str | None,
-        Option(metavar="P", help="policy to take differences against (default: fixed-3)"),
-    ] = None
+    baseline: Baseline = None
     answer: WhichAnswer = "latest"
     weights: Annotated[
         Weights,
@@ -253,14 +261,7 @@ class SearchSettings(ScoredSettings):
             "budgets at equal cost.",
         ),
     ] = None
-    baseline: Annotated[
-        str | None,
-        Option(
-            metavar="P",
-            help="policy to take differences against: fixed-K, a method or a policy file (default: "
-            "fixed-3)",
-        ),
-    ] = None
+    baseline: Baseline = None
 
     def __post_init__(self) -> None:
         settle(self, signals=_names(self.signals))
@@ -322,12 +323,8 @@ class ChoiceSettings(ScoredSettings):
     ] = None
     policies: Annotated[
         tuple[Wanted, ...],
-        Option(
-            name="policy",
-            metavar="P",
-            repeats=True,
-            parse=str,
-            help="an additional candidate: a policy file, or a method that takes long to fit. Repeatable.",
+        _policies(
+            "an additional candidate: a policy file, or a method that takes long to fit. Repeatable."
         ),
     ] = ()
     family: Annotated[
@@ -396,7 +393,7 @@ class ChoiceSettings(ScoredSettings):
             settle(self, **{name: (share := as_share(given, name))})
             if share in (0.0, 1.0):
                 raise UsageError(f"{name} must lie above 0 and below 1, found {given}")
-        for name, known in (("loss", LossName), ("correction", Correction)):
+        for name, known in (("loss", LossName), ("correction", Correction), ("family", Family)):
             if (given := getattr(self, name)) not in get_args(known):
                 raise UsageError(unknown_name(name, given, get_args(known)))
         if self.max_wrong_stops is not None and self.loss == "wrong-stop":
@@ -434,8 +431,6 @@ class ChoiceSettings(ScoredSettings):
             )
 
     def _settle_family(self) -> None:
-        if self.family not in FAMILIES:
-            raise UsageError(unknown_name("family", self.family, FAMILIES))
         if self.family == "all" and (self.rule or self.grid) is not None:
             settle(self, family="thresholds")
         one_rule = self.family == "thresholds"
@@ -467,8 +462,6 @@ class ChoiceSettings(ScoredSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiagnosisSettings:
-    """Settings of a diagnosis."""
-
     signals: Annotated[
         tuple[str, ...] | None,
         Option(metavar="A,B", help="only these signals (default: every signal with a value)"),
@@ -479,13 +472,8 @@ class DiagnosisSettings:
     seed: Seed = 42
     policies: Annotated[
         tuple[Wanted, ...],
-        Option(
-            name="policy",
-            metavar="P",
-            repeats=True,
-            parse=str,
-            help="a policy to break down by question type and confidence (default: every fixed-K). "
-            "Repeatable.",
+        _policies(
+            "a policy to break down by question type and confidence (default: every fixed-K). Repeatable."
         ),
     ] = ()
     rules: Rules = ()
@@ -511,7 +499,7 @@ class DiagnosisSettings:
         if self.signals is not None:
             settle(self, signals=_names(self.signals))
         refuse_draws(self.resamples, self.seed)
-        if self.signals is not None and not self.signals:
+        if self.signals == ():
             raise UsageError("no signal is named; name some, or leave the option out for all")
         if self.tune_split == self.eval_split:
             raise UsageError(

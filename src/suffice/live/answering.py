@@ -50,7 +50,6 @@ from suffice.trace.rounds.records import (
     known_sum,
 )
 
-# --- answers --------------------------------------------------------------------------------------
 DECLINED = "no confident answer"
 CANNOT_ANSWER = "cannot answer"
 
@@ -86,7 +85,6 @@ class Answered:
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the document of ``suffice ask --json``."""
         held, numbered = (
             self.answer_set,
             enumerate(zip(self.decisions, self.rounds, strict=True), 1),
@@ -143,7 +141,6 @@ class Tokens:
 
     @classmethod
     def of(cls, rounds: Sequence[Round]) -> Tokens:
-        """Return the tokens of rounds."""
         usage = total_usage(rounds)
 
         def total(part: str) -> int | None:
@@ -188,7 +185,6 @@ def _with_answer(
 Tell = Callable[[str], None]
 
 
-# --- which loop -------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskSettings:
     """Settings of a question; ``None``: as the policy needs, else the loop's default.
@@ -216,11 +212,9 @@ class AskSettings:
             raise UsageError(unknown_name("pipeline", self.pipeline, LOOPS))
 
     def pipeline_for(self, policy: StopPolicy) -> str:
-        """Return the loop's name under a policy."""
         return self.pipeline or policy.needs.pipeline or CumulativeSettings.pipeline
 
     def choice(self, policy: StopPolicy) -> AnswerChoice:
-        """Return which answer is returned under a policy."""
         return AnswerChoice.parse(self.choose).or_own(policy.needs.returns)
 
     def read_by(self, policy: StopPolicy) -> tuple[SignalSpec, ...]:
@@ -265,7 +259,6 @@ class LiveLoop:
 
     @property
     def encodes(self) -> bool:
-        """Whether it needs an encoder in addition to the retriever's."""
         needs = self.policy.needs
         return needs.encoder or needs.clusters is not None
 
@@ -402,7 +395,6 @@ class LiveLoop:
 def _settled(
     chosen: ChosenPolicy, model: ChatModel, settings: AskSettings, tell: Tell
 ) -> tuple[LoopSettings, StopPolicy]:
-    """Return the loop's settings for the policy, and the policy fitted to the model's abilities."""
     needs, for_model = chosen.policy.needs, chosen.for_model
     certainty = settings.loop.get("certainty")
     settles = LOOPS[settings.pipeline_for(chosen.policy)].settles
@@ -440,7 +432,6 @@ def _loop_settings(chosen: ChosenPolicy, settings: AskSettings) -> LoopSettings:
     return kind(**{name: value for name, value in loop_fields.items() if value is not None})
 
 
-# --- for callers ------------------------------------------------------------------------------------
 def ask(
     question: str,
     passages: Sequence[Passage] | Retriever,

@@ -91,7 +91,6 @@ class Controller:
         copied._of(self._watching)
         return copied
 
-    # --- a question -----------------------------------------------------------------------------
     def start(self, question: str = "", *, question_id: str | None = None) -> Controller:
         """Forget the observed rounds and begin a new question.
 
@@ -152,7 +151,6 @@ class Controller:
         finally:
             self._busy = False
 
-    # --- checkpoints ----------------------------------------------------------------------------
     def to_dict(self, *, policy: bool = True) -> dict[str, Any]:
         """Return the running question as strict JSON, for a checkpoint or a framework's state.
 

@@ -395,7 +395,6 @@ class Loop:
         by = self.stopped_by if self.stopped_by in ("policy", "budget") else None
         return replace(decision, action=Action.STOP, reason=self.reason, stopped_by=by)
 
-    # --- answers asked for -----------------------------------------------------------------------
     def _wants_draft(self, asked: Round) -> bool:
         policy, records = self.policy, self._watch.writer is not None
         return asked.answer is None and (
@@ -431,7 +430,6 @@ class Loop:
         if self.spending is not None:
             self.spending.add_round(draft.usage)
 
-    # --- recording and the end -------------------------------------------------------------------
     def kept(self) -> bool:
         """Whether a kill loses none of the rounds observed, or nothing is recorded."""
         return self._watch.writer is None or self._watch.writer.kept(self.question_id)

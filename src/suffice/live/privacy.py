@@ -96,7 +96,6 @@ class Privacy:
         return None if texts == "all" or place is None else cls("no-texts")
 
     def question(self, question: Question, gold: Gold) -> Veiled:
-        """Return a question as the record keeps it."""
         return Veiled(self, question, gold)
 
     def hashed(self, text: str) -> str:
@@ -156,7 +155,6 @@ class Veiled:
             parse_failure=self._of(self._text, held.parse_failure),
         )
 
-    # --- names in place of texts -----------------------------------------------------------------
     def _name(self, kind: _Kind, text: str) -> str:
         if self._privacy.texts == "hashes":
             return self._privacy.hashed(text)

@@ -263,12 +263,10 @@ def draft_of(answer: Any, held: Mapping[str, Any]) -> Draft:
 
 
 def _answered(held: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parts of an answer except its usage."""
     reported = held.get("tokens") if held.get("logprobs") is None else held.get("logprobs")
     parts = {name: held[name] for name in _ANSWERED if held.get(name) is not None}
     return {**parts, "tokens": reported_tokens(reported)}
 
 
 def named(names: Iterable[str]) -> str:
-    """Return names for a message."""
     return ", ".join(map(repr, sorted(names)))

@@ -105,8 +105,6 @@ _UNASKED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopOutput:
-    """The contents of a loop's future rounds."""
-
     settings: LoopSettings
     logprobs: bool = True
     encoder: bool = False
@@ -114,7 +112,6 @@ class LoopOutput:
 
     @property
     def columns(self) -> frozenset[str]:
-        """Columns in its rounds that signals need."""
         settings = self.settings
         there = {
             "samples": settings.samples > 0,

@@ -189,7 +189,6 @@ class Watch:
             ) from error
         return document
 
-    # --- questions -------------------------------------------------------------------------------
     def question(
         self,
         text: str,

@@ -106,7 +106,6 @@ class Watching:
         return int.from_bytes(drawn.digest()[:8], "big") / 2**64 < self.explore
 
     def count(self, what: str, number: int = 1) -> None:
-        """Add to one of the watch's counts."""
         with self._lock:
             self.counts[what] = self.counts.get(what, 0) + number
 
@@ -117,14 +116,12 @@ class Watching:
             warnings.warn(f"{said} (said once)", SufficeWarning, stacklevel=4)
 
     def close(self) -> None:
-        """End the recording and warn of its losses."""
         if self.writer is not None and (said := ended(self.writer)):
             self.said.add("record")
             self.warn("lost", said)
         self.complain()
 
     def complain(self) -> None:
-        """Warn of the record writer's problem."""
         if self.writer is not None and self.writer.problem is not None:
             self.warn(
                 "record",
@@ -272,18 +269,15 @@ class Spending:
             self.window.pay(usd)
 
     def add_lookups(self, usage: Usage) -> None:
-        """Count a round's usage apart from model calls."""
         if self._tariffs:
             _, tariff = self._tariffs[0]
             lookups, reranked = usage.retrievals or 0, usage.rerank_calls or 0
             self._pay(lookups * tariff.retrieval + reranked * tariff.rerank)
 
     def add_tools(self, action: str | None) -> None:
-        """Count the tools that a round's action names."""
         self._called.update({*(action or "").split(", ")})
 
     def add_round(self, usage: Usage) -> None:
-        """Count all usage of a round."""
         known = usage.llm_calls
         samples, judging = usage.sample_calls or 0, usage.judge_calls or 0
         plain = max(1, (known or 0) - samples) if known != samples else 0
@@ -400,7 +394,6 @@ class Meter(Spending):
         self.name: str = model.name
 
     def generate(self, request: GenerationRequest) -> Generation:
-        """Call the model and count."""
         with may_be_cut():
             reply = self._model.generate(request)
             tokens = reply.prompt_tokens, reply.cached_tokens, reply.completion_tokens

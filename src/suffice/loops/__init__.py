@@ -26,6 +26,5 @@ def make_pipeline(
     encoder: Encoder | None = None,
     passage_filter: PassageFilter | None = None,
 ) -> SteppedLoop:
-    """Return the loop of these settings."""
     make = _PIPELINES[LOOPS[settings.pipeline]]
     return make(model, settings, encoder=encoder, passage_filter=passage_filter)

@@ -78,7 +78,6 @@ class AnswerSettings:
 
     @property
     def reasons(self) -> bool:
-        """Whether the reply holds a chain of thought before the answer."""
         return False
 
 
@@ -93,7 +92,6 @@ def check_whole(settings: Any, *may_be_0: str) -> None:
 def greedy(
     model: ChatModel, prompt: Prompt, max_tokens: int, stop: tuple[str, ...]
 ) -> tuple[str, Usage]:
-    """Return the greedy reply to a prompt, and its usage."""
     reply = model.generate(GenerationRequest(prompt=prompt, max_tokens=max_tokens, stop=stop))
     return reply.completions[0].text, usage_of(reply, calls=1)
 
@@ -367,12 +365,10 @@ def answer_probe(model: ChatModel, settings: AnswerSettings | None = None) -> An
 
 
 def reply_of(made: Round) -> dict[str, Any]:
-    """Return the fields of an answer apart from the answer and its usage."""
     return {name: getattr(made, name) for name in _REPLY}
 
 
 def draft_of(made: Round, *, seconds: float) -> Draft:
-    """Return the answer of a round that holds nothing else, with its seconds."""
     return Draft(
         made.answer_text,
         **reply_of(made),
@@ -418,7 +414,6 @@ def _prompt(view: LoopView, api: Api, form: PromptName) -> Prompt:
 
 
 def _added(rounds: Sequence[Round]) -> list[tuple[Passage, ...]]:
-    """Return the passages of each round that no earlier round has."""
     seen: set[tuple[str, str, str | None]] = set()
     added = []
     for round_ in rounds:
@@ -432,7 +427,6 @@ def _added(rounds: Sequence[Round]) -> list[tuple[Passage, ...]]:
     return added
 
 
-# --- a question of a conversation ----------------------------------------------------------------
 _MOST_ALONE_TOKENS = 96
 _MOST_SAID = 1_000  # of a message, from its beginning
 _ALONE = (

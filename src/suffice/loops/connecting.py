@@ -21,7 +21,6 @@ _RERANKER_FILES = (".bin", ".gguf", ".json", ".safetensors", ".txt")
 def connect_encoder(
     name: str, model: str | None = None, query_prompt: str | None = None
 ) -> Encoder:
-    """Connect the encoder of a name."""
     if name == "minilm":
         return OnnxEncoder.load(query_prompt=query_prompt)
     if name.startswith(("http://", "https://")):
@@ -64,8 +63,6 @@ def reranker_name(path: str) -> str:
 
 
 class _OneAtATime:
-    """A reranker that several threads may call."""
-
     def __init__(self, model: Reranker) -> None:
         self._model = model
         self._lock = threading.Lock()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 from suffice.contracts import ChatModel, Encoder, PassageFilter
-from suffice.errors import UsageError
+from suffice.errors import UsageError, unknown_name
 from suffice.loops.calls import NOTHING_ASKED, greedy, usage_sum
 from suffice.loops.prompts import (
     FINAL_ANSWERS,
@@ -61,9 +61,7 @@ class FollowUpSettings(QueryLoopSettings):
     def __post_init__(self) -> None:
         QueryLoopSettings.__post_init__(self)  # super() does not reach over slots
         if self.final_answer not in FINAL_ANSWERS:
-            raise UsageError(
-                f"no final_answer {self.final_answer!r}; allowed: {', '.join(FINAL_ANSWERS)}"
-            )
+            raise UsageError(unknown_name("final_answer", self.final_answer, FINAL_ANSWERS))
         if self.reasons and not asks_marker(self.prompt):
             raise UsageError(
                 "final_answer 'ircot' gives its thoughts first, and prompt 'bare' the answer alone; type "
@@ -72,12 +70,10 @@ class FollowUpSettings(QueryLoopSettings):
 
     @property
     def reasons(self) -> bool:
-        """Whether a chain of thought stands before the answer."""
         return self.final_answer == "ircot"
 
     @property
     def own_calls(self) -> int:
-        """The number of calls per round that neither answer nor rate an answer."""
         return 2 + self.verdicts + len(self.looks)
 
 
@@ -145,7 +141,6 @@ class FollowUpPipeline(QueryLoop):
     def choose(
         self, question: str, steps: Sequence[SearchStep], *, refused: QueryChoice | None = None
     ) -> QueryChoice:
-        """Return the next follow-up question."""
         del refused  # it never ends by itself
         prompt = self._prompts.next_query(question, steps)
         query, text, usage = self._ask(prompt)
@@ -161,12 +156,10 @@ class FollowUpPipeline(QueryLoop):
         )
 
     def _ask(self, prompt: Prompt) -> tuple[str, str, Usage]:
-        """Return the follow-up question in the reply, the reply, and its usage."""
         text, usage = greedy(self.model, prompt, self.settings.max_query_tokens, _line_of(prompt))
         return one_line(_LABEL.sub("", _first_line(text))), text, usage
 
     def read(self, query: str, passages: Sequence[Passage]) -> tuple[str, Usage]:
-        """Return the answer to a follow-up question from its documents alone."""
         if not passages:
             return _UNKNOWN, NOTHING_ASKED
         prompt, most = render_reading(query, passages, api=self.model.api), self.settings
@@ -186,18 +179,15 @@ class FollowUpPipeline(QueryLoop):
     def prompt(
         self, question: Question, steps: Sequence[SearchStep], shown: Sequence[Passage]
     ) -> Prompt:
-        """Return the prompt for the answer from the steps, each with its documents."""
         del shown
         if self.settings.prompt == "in-loop":
             return self.answer_in_loop(question.text, steps)
         return self._prompts.answer(question.text, steps)
 
     def conversation(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
-        """Return the main question and the steps so far."""
         return self._prompts.conversation(question, steps)
 
     def answer_in_loop(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
-        """Return the prompt with the main question once more, after the steps so far."""
         return self._prompts.answer_in_loop(question, steps)
 
 
@@ -209,7 +199,6 @@ def parse_verdict(text: str) -> bool | None:
 
 
 def _line_of(prompt: Prompt) -> tuple[str, ...]:
-    """What ends a reply of one line."""
     return ("\n",) if isinstance(prompt, str) else _NEXT_STEP
 
 

@@ -31,7 +31,6 @@ class SearchStep:
 
 
 def passage_lines(passages: Sequence[Passage]) -> list[str]:
-    """Return each passage as :func:`suffice.signals.evidence.passage_line`."""
     return [passage_line(passage.title, passage.text or "") for passage in passages]
 
 
@@ -82,7 +81,6 @@ SHELF: Mapping[str, str] = {
 
 
 def shelved(*titles: str) -> tuple[Passage, ...]:
-    """Passages of the shelf."""
     return tuple(Passage(id=title, title=title, text=SHELF[title]) for title in titles)
 
 
@@ -289,13 +287,10 @@ def _came(step: SearchStep, *, shown: bool) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Transcript:
-    """A main question and its steps."""
-
     question: str
     steps: tuple[SearchStep, ...]
 
     def text(self, *, shown: bool) -> str:
-        """Return the transcript for a completion model."""
         lines = [f"Main question: {self.question}"]
         for step in self.steps:
             lines += [f"{FOLLOW_UP} {one_line(step.query)}", *_came(step, shown=shown)]
@@ -398,7 +393,6 @@ class FollowUpPrompts:
         return f"{asked}\n{FOLLOW_UP}" if isinstance(asked, str) else asked
 
     def conversation(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
-        """Return the steps so far, before anything is asked."""
         return self._so_far(question, steps, last="")
 
     def answer_in_loop(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
@@ -417,13 +411,11 @@ class FollowUpPrompts:
         )
 
     def another_query(self, prompt: Prompt, repeated: str) -> Prompt:
-        """Return the prompt after a reply that repeats a question."""
         if isinstance(prompt, str):
             return f"{prompt} {one_line(repeated)}\n{_REPEATED}\n{FOLLOW_UP}"
         return in_reply(prompt, one_line(repeated), _REPEATED)
 
     def answer(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
-        """Return the prompt for the main question's answer from all steps with their documents."""
         made = _made(question, steps, shown=True)
         if self.api == "completion":
             label = "" if asks_marker(self.form) else "Answer:"
@@ -475,7 +467,6 @@ class FollowUpPrompts:
 
 
 def _judged(example: _Worked) -> list[tuple[str, str]]:
-    """Return the example after its first step and at its end, each with its verdict."""
     first = _Transcript(question=example.question, steps=example.steps[:1])
     return [
         (first.text(shown=True), f"{VERDICT} {example.missing}\nDecision: <CONTINUE>"),
@@ -504,7 +495,6 @@ def _asked_of(query: str, passages: Sequence[Passage]) -> str:
 
 
 def render_reading(query: str, passages: Sequence[Passage], *, api: Api) -> Prompt:
-    """Return the prompt for the answer to a follow-up question from its documents alone."""
     asked = _asked_of(one_line(query), passages)
     examples = [
         (_asked_of(step.query, step.found), step.answer)

@@ -24,12 +24,11 @@ from suffice.loops.steps import (
 )
 from suffice.options import Option, read_names
 from suffice.signals.asking.judge_support import add_judge_calls
-from suffice.signals.asking.looks import ASKED, LookSettings, check_looks, one_turn_more, with_looks
+from suffice.signals.asking.looks import ASKED, check_looks, one_turn_more, with_looks
 from suffice.signals.known_signals import LLM_STOP, MALFORMED_ACTIONS
 from suffice.trace.rounds.records import Passage, Question, Round, Usage
 
 
-# --- who says what --------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryChoice:
     """A model's choice: send ``query``, or end (``finishes``).
@@ -56,7 +55,6 @@ class StopVerdict:
     unread: bool = False
 
 
-# --- the loop -------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryLoopSettings(LoopSettings):
     """Settings of rounds that send one query each and show its new passages."""
@@ -98,7 +96,6 @@ class QueryLoopSettings(LoopSettings):
 
     @classmethod
     def writing(cls, signals: Collection[str]) -> dict[str, Any]:
-        """See :meth:`suffice.loops.steps.LoopSettings.writing`."""
         return {
             **LoopSettings.writing(signals),  # by name: super() does not reach over slots
             "verdicts": LLM_STOP.name in signals,
@@ -107,7 +104,6 @@ class QueryLoopSettings(LoopSettings):
 
     @property
     def writes(self) -> frozenset[str]:
-        """Names of the recorded signals that the rounds carry."""
         verdicts = [LLM_STOP.name] if self.verdicts else []
         return frozenset({MALFORMED_ACTIONS.name, *verdicts, *self.looks})
 
@@ -117,7 +113,6 @@ class QueryLoopSettings(LoopSettings):
         return 2 + len(self.looks)
 
     def shown(self, number: int) -> int:
-        """Return the most passages that rounds 1 to ``number`` show."""
         return number * self.step
 
 
@@ -256,7 +251,6 @@ class QueryLoop(SteppedLoop):
     def _searching(
         self, question: str, steps: tuple[SearchStep, ...], choice: QueryChoice | None
     ) -> QueryChoice:
-        """Return a choice that searches, with the usage of all calls for it."""
         first = choice or self.chosen(question, steps)
         if not first.finishes:
             return first
@@ -290,10 +284,8 @@ class QueryStep(Step):
         settings = self.loop.settings
         if settings.looks and self.reads_more:
             conversation = self.loop.conversation(self.question.text, self.trail.steps)
-            looks = LookSettings(
-                names=settings.looks, samples=settings.look_samples, seed=settings.seed
-            )
-            answered = with_looks(answered, conversation, self.loop.model, looks)
+            asked = answered, conversation, self.loop.model, settings.looks
+            answered = with_looks(*asked, samples=settings.look_samples, seed=settings.seed)
         signals, usage, action = dict(answered.signals), answered.usage, answered.action
         question, steps = self.question.text, self.trail.steps
         wanted = settings.verdicts and self.reads_more
@@ -346,7 +338,6 @@ def own_turns(usage: Usage, later: Usage | None, *, answers: bool) -> Usage:
 
 
 def _judged(usage: Usage, verdict: Usage) -> Usage:
-    """Add a verdict's calls and tokens to a usage, as a judge's."""
     return add_judge_calls(
         usage,
         Usage(

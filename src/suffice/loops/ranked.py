@@ -9,7 +9,7 @@ from functools import partial
 from typing import Annotated, ClassVar, Literal, get_args
 
 from suffice.contracts import ChatModel, Retriever
-from suffice.errors import UsageError
+from suffice.errors import UsageError, unknown_name
 from suffice.loops.calls import NOTHING_ASKED
 from suffice.loops.prompts import PromptName
 from suffice.loops.steps import (
@@ -94,9 +94,7 @@ class BudgetedSettings(LoopSettings):
     def __post_init__(self) -> None:
         LoopSettings.__post_init__(self)  # super() does not reach over slots
         if self.certainty not in CERTAINTY_CHOICES:
-            raise UsageError(
-                f"unknown certainty {self.certainty!r}; known: {', '.join(CERTAINTY_CHOICES)}"
-            )
+            raise UsageError(unknown_name("certainty", self.certainty, CERTAINTY_CHOICES))
 
     def settled(self, model: ChatModel) -> BudgetedSettings:
         """Return the settings without ``auto``: log-probabilities if the model says that it gives them."""
@@ -112,11 +110,9 @@ class BudgetedSettings(LoopSettings):
 
     @property
     def majority(self) -> bool:
-        """Whether a round's answer is the most frequent of its samples, not the greedy one."""
         return self.certainty == "self_consistency"
 
     def shown(self, number: int) -> int:
-        """Return the number of passages that rounds 1 to ``number`` show."""
         return self.start + (number - 1) * self.step
 
 

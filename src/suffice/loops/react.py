@@ -46,11 +46,10 @@ class ReactSettings(QueryLoopSettings):
 class ReactPipeline(QueryLoop):
     """A loop that chooses queries by thought and action (Yao et al. 2023).
 
-    Choosing a query is one greedy call. An action that cannot be read, or that repeats an earlier query, is
-    asked for once more, with a reminder. If the second reply cannot be read either, the question is the
-    query. A query repeated again is sent, and finds the next passages of the ranking. An agent that may not
-    finish must search: a completion model continues after ``Action: Search[``, a chat model is told so. If
-    it finishes again, the question is the query.
+    An action that cannot be read, or that repeats an earlier query, is asked for once more, with a reminder.
+    If the second reply cannot be read either, the question is the query. A query repeated again is sent, and
+    finds the next passages of the ranking. An agent that may not finish must search. If it finishes again,
+    the question is the query.
     """
 
     settings: ReactSettings
@@ -58,7 +57,6 @@ class ReactPipeline(QueryLoop):
     def choose(
         self, question: str, steps: Sequence[SearchStep], *, refused: QueryChoice | None = None
     ) -> QueryChoice:
-        """Return the action after these steps."""
         prompt = render_agent(question, steps, api=self.model.api)
         if refused is not None:
             text, usage = self._ask(render_once_more(prompt, refused.said), FORCED)
@@ -90,15 +88,12 @@ class ReactPipeline(QueryLoop):
         )
 
     def conversation(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
-        """Return thoughts, actions and findings so far."""
         return render_trail(question, steps, api=self.model.api)
 
     def answer_in_loop(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
-        """Return the prompt that makes the agent finish; a completion model continues ``Finish[``."""
         return render_finish(question, steps, api=self.model.api)
 
     def _ask(self, prompt: Prompt, label: str) -> tuple[str, Usage]:
-        """Return the reply, with the label that a completion model continued, and its usage."""
         text, usage = greedy(self.model, prompt, self.settings.max_action_tokens, _STOP)
         return (f"{label}{text}" if isinstance(prompt, str) else text), usage
 
@@ -188,7 +183,6 @@ def _clean(argument: str) -> str:
 
 
 def _thought(before: str) -> str:
-    """Return the text before the action, without its label, on one line."""
     return _THOUGHT.sub("", " ".join(before.split())).strip(" ->")[:_MAX_THOUGHT]
 
 
@@ -231,7 +225,6 @@ def _observation(passages: Sequence[Passage], note: str = "") -> str:
 
 
 def said(action: AgentAction) -> str:
-    """Return thought and action in the form of the examples."""
     verb = "Search" if action.kind == "search" else "Finish"
     thought = f"Thought: {action.thought}\n" if action.thought else ""
     return f"{thought}Action: {verb}[{action.argument}]"
@@ -311,7 +304,6 @@ _EXAMPLES: tuple[_Trajectory, ...] = (
 
 
 def render_agent(question: str, steps: Sequence[SearchStep], *, api: Api) -> Prompt:
-    """Return the prompt after these steps."""
     trajectory = (
         f"Question: {one_line(question)}",
         tuple((step.said, _observation(step.found, step.note)) for step in steps),
@@ -332,7 +324,6 @@ def render_repair(prompt: Prompt, reply: str, *, repeated: bool = False) -> Prom
 
 
 def render_once_more(prompt: Prompt, finish: str) -> Prompt:
-    """Return the prompt that asks for another search after a reply that finishes."""
     if isinstance(prompt, str):
         return prompt.removesuffix(LABEL) + FORCED
     return in_reply(prompt, finish, _ONCE_MORE)

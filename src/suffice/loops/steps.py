@@ -173,7 +173,6 @@ class SteppedLoop(ABC):
         return timed(replace(answered, passages=()), started)
 
     def kept(self, passages: Sequence[Passage]) -> tuple[Passage, ...]:
-        """Return the passages that the filter keeps."""
         return tuple(passages if self._filter is None else self._filter.keep(passages))
 
     def evidence_prompt(self, question: Question, shown: Sequence[Passage]) -> Prompt:
@@ -211,7 +210,6 @@ class Step:
 
     @property
     def last(self) -> bool:
-        """Whether it is the last round of the budget."""
         return self.number == self.loop.settings.rounds
 
     @property
@@ -271,7 +269,6 @@ class Step:
 
 
 def retrieved(finished: Round, query: str, ranked: Sequence[Passage]) -> Round:
-    """Return the round with the scores and usage of its query."""
     # a reranker leaves its own order; these are the retriever's scores, best first
     scores = sorted(
         (passage.score for passage in ranked if passage.score is not None), reverse=True

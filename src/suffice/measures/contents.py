@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from suffice.errors import counted
 from suffice.measures.measures import Measures
@@ -23,17 +22,18 @@ from suffice.results.tabular import Tabular
 from suffice.signals.known_signals import SIGNALS
 from suffice.signals.signal_table import SignalTable, given_signals, lack, nowhere_defined
 from suffice.stats.p_values import binomial_cdf, fisher_p_value, welch_p_value
+from suffice.stats.units import Array, Mask
 from suffice.trace.rounds.labels import labelled, names_passages
 from suffice.trace.rounds.reader import ATTRIBUTES, TraceInspection, inspect_traces, one_table
 from suffice.trace.rounds.schema import COLUMNS
 from suffice.trace.rounds.trace_set import TraceSet
 
-_GROUPS = (
-    Column(name="what", once=True),
-    Column(name="name"),
-    Column(name="questions", kind="count"),
-    Column(name="labelled", kind="count", head="labeled"),
-    Column(name="rounds", kind="count"),
+_GROUPS: Sequence[Described] = (
+    ("what", Column(name="what", once=True)),
+    (lambda one: one["name"] or "(none)", Column(name="name")),
+    ("questions", Column(name="questions", kind="count")),
+    ("labelled", Column(name="labelled", kind="count", head="labeled")),
+    ("rounds", Column(name="rounds", kind="count")),
 )
 _COLUMNS: Sequence[Described] = (
     ("name", Column(name="column")),
@@ -80,16 +80,11 @@ class Contents(Tabular):
     notes: tuple[str, ...]
 
     def tables(self) -> Sequence[Table]:
-        """Return tables of the record, its groups, columns and signals; leave out empty ones."""
-        groups = [
-            (one["what"], one["name"] or "(none)", one["questions"], one["labelled"], one["rounds"])
-            for one in self.groups
-        ]
         why = (Column(name="signal"), Column(name="why"))
         held = [one for one in self.columns if one["empty"] < 1.0]
         blank = ", ".join(one["name"] for one in self.columns if one["empty"] == 1.0)
         parts = (
-            Table(name="groups", title="Questions by", columns=_GROUPS, rows=groups, names=2),
+            replace(table_of("groups", self.groups, _GROUPS, "Questions by"), names=2),
             table_of("columns", held, _COLUMNS, "Columns", [f"Empty: {blank}"] if blank else []),
             table_of("signals", self.signals, _SIGNALS, "Signals it can feed without a model"),
             Table(
@@ -180,7 +175,6 @@ def _groups(source: TraceInspection) -> Iterator[Entry]:
 
 
 def _columns(source: TraceInspection) -> Iterator[Entry]:
-    """Describe the columns: those of the schema first, then the others in file order."""
     table = one_table((source.traces.table, source.traces.closed_book))
     types = {column.name: column.type for part in reversed(source.parts) for column in part.stored}
     meanings = {column.name: column.meaning for column in COLUMNS}
@@ -195,7 +189,6 @@ def _columns(source: TraceInspection) -> Iterator[Entry]:
 
 
 def _empty(cells: pa.ChunkedArray) -> int:
-    """How many cells are null or an empty list."""
     is_list = pa.types.is_list(cells.type) or pa.types.is_large_list(cells.type)
     blank = pc.equal(pc.list_value_length(cells), 0) if is_list else pc.is_null(cells)
     return int(pc.sum(pc.fill_null(blank, True)).as_py() or 0)
@@ -235,15 +228,12 @@ def _notes(traces: TraceSet) -> Iterator[str]:
         )
 
 
-# --- exploration ------------------------------------------------------------
 _ALARM = 0.01
 _FEWEST = 5
 _MOST_TOLD = 3
 
 
-def unlike(
-    numbers: Mapping[str, NDArray[np.float64]], some: NDArray[np.bool_], others: NDArray[np.bool_]
-) -> tuple[Entry, ...]:
+def unlike(numbers: Mapping[str, Array], some: Mask, others: Mask) -> tuple[Entry, ...]:
     """Return the numbers (n_questions,) whose means differ between two groups, the most certain first."""
     found = []
     for name, values in numbers.items():
@@ -271,7 +261,6 @@ class Exploration:
     unlike: tuple[Entry, ...] = ()
 
     def notes(self) -> list[str]:
-        """Return a sentence on each check, with its numbers."""
         notes = []
         for share in self.shares:
             fits = "as promised" if share["p_value"] >= _ALARM else "NOT AS PROMISED"
@@ -279,8 +268,12 @@ class Exploration:
                 f"exploration {fits}: {share['explored']:,} of {counted(share['stopped'], 'question')} ran "
                 f"on past their policy's stop ({percent(share['explored'] / share['stopped'])}%, configured "
                 f"{percent(share['propensity'])}%, exact binomial p {p_value(share['p_value'])})"
-                + (_WRONG if share["p_value"] < _ALARM else "")
             )
+            if share["p_value"] < _ALARM:
+                notes[-1] += (
+                    "; inverse-propensity weights are wrong here: some questions are missing from the "
+                    "record, or the recorded propensity is not the one that was used"
+                )
         if (labels := self.labels) is not None:
             (some, ran), (others, cut) = labels["explored"], labels["cut"]
             alike = "alike" if labels["p_value"] >= _ALARM else "NOT ALIKE"
@@ -301,13 +294,7 @@ class Exploration:
         return notes
 
 
-_WRONG = (
-    "; inverse-propensity weights are wrong here: some questions are missing from the record, or the "
-    "recorded propensity is not the one that was used"
-)
-
-
-def exploration(seen: Seen, labelled: NDArray[np.bool_]) -> Exploration:
+def exploration(seen: Seen, labelled: Mask) -> Exploration:
     """Check the draws of a record; ``labelled`` (n_questions,) says which questions are labeled."""
     drawn = seen.explored | seen.stood_for
     shares = []
@@ -331,7 +318,7 @@ def exploration(seen: Seen, labelled: NDArray[np.bool_]) -> Exploration:
     )
 
 
-def _labelling(seen: Seen, labelled: NDArray[np.bool_]) -> Entry | None:
+def _labelling(seen: Seen, labelled: Mask) -> Entry | None:
     arms = [(int(labelled[arm].sum()), int(arm.sum())) for arm in (seen.explored, seen.stood_for)]
     alike = {0, sum(size for _, size in arms)}  # all labelled, or none
     if not all(size for _, size in arms) or sum(some for some, _ in arms) in alike:

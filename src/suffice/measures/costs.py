@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,6 +23,7 @@ from suffice.costs.usage import (
 )
 from suffice.errors import InternalError, UsageError
 from suffice.signals.known_signals import LOOKS, RERANKS, SAMPLES, VERDICTS, SignalSpec, given_by
+from suffice.stats.units import Array
 from suffice.trace.rounds.trace_set import TraceSet
 
 
@@ -96,7 +97,7 @@ _CAPPED = ("llm_calls", "rounds")  # what an unnamed cap is one of
 _ALIKE = 1e-9  # a difference of mean costs that rounding gives
 
 
-KnownCosts = Mapping[str, "NDArray[np.float64] | None"]
+KnownCosts = Mapping[str, "Array | None"]
 """Costs (n_questions, n_rounds) by name, each computed when asked for; ``None``: unknown."""
 
 
@@ -108,7 +109,7 @@ class CostBook:
         traces: TraceSet,
         model: CostModel,
         choosing: CostReads | None = None,
-        lengths: Callable[[str], NDArray[np.float64]] | None = None,
+        lengths: Callable[[str], Array] | None = None,
     ) -> None:
         self._traces = traces
         self._record = RecordedUsage(traces, lengths)
@@ -128,20 +129,12 @@ class CostBook:
         reads = paid_together(reads, self._choosing)
         return stop_costs(self._record, reads=reads, model=self._model, answered=False)
 
-    def known(self, axis: CostAxis, reads: CostReads) -> NDArray[np.float64]:
+    def known(self, axis: CostAxis, reads: CostReads) -> Array:
         """Return the cost of stopping after each round on the chosen axis, (n_questions, n_rounds)."""
         paid = self.at_stops(reads)[axis.name]
         if paid is None:
             raise InternalError(f"cost {axis.name!r} was chosen as the axis and is unknown")
         return paid
-
-    def of_fixed(self, name: str) -> NDArray[np.float64] | None:
-        """Return the cost of fixed-1 .. fixed-R per question, (n_questions, n_rounds); ``None``: unknown."""
-        paid = self.at_stops(CostReads())[name]
-        if paid is None:
-            return None
-        stops = fixed_stops(self._traces.last_rounds, self._traces.n_rounds)
-        return np.take_along_axis(paid, stops - 1, axis=1)
 
     def axis(
         self,
@@ -168,18 +161,18 @@ class CostBook:
                 raise UsageError(f"{policy}: {why}; known here: {known}")
         return CostAxis(name=cost.name, label=cost.label, unit=cost.unit)
 
-    def usual(self, readings: Iterable[CostReads]) -> dict[str, NDArray[np.float64]]:
+    def usual(self, readings: Iterable[CostReads]) -> dict[str, Array]:
         """Return the mean cost of fixed-1 .. fixed-R, (n_rounds,), for usual costs that all readers know."""
-        readings = tuple(readings)
+        known = [self.at_stops(reads) for reads in (CostReads(), *readings)]
+        stops = fixed_stops(self._traces.last_rounds, self._traces.n_rounds)
         return {
-            name: paid.mean(axis=0)
+            name: np.take_along_axis(paid, stops - 1, axis=1).mean(axis=0)
             for name in USUAL_COSTS
-            if all(self.at_stops(reads)[name] is not None for reads in readings)
-            and (paid := self.of_fixed(name)) is not None
+            if (paid := known[0][name]) is not None
+            and all(costs[name] is not None for costs in known[1:])
         }
 
     def notes(self, axis: CostAxis) -> list[str]:
-        """Return what a reader of figures at this cost must know."""
         notes = [axis.reason] if axis.reason else []
         model, traces = self._model, self._traces
         if model.charge == "published":
@@ -217,9 +210,7 @@ class CostBook:
         return ""
 
 
-def usual_axis(
-    known: Mapping[str, NDArray[np.float64]], model: CostModel, *, capped: bool = False
-) -> CostAxis:
+def usual_axis(known: Mapping[str, Array], model: CostModel, *, capped: bool = False) -> CostAxis:
     """Choose the cost that compares policies if none is named, and give the reason.
 
     ``known`` holds usual costs that every policy knows, as means of fixed-1 .. fixed-R, (n_rounds,). The
@@ -272,39 +263,3 @@ def cost_changes(
         CostChange(name=name, label=COSTS[cost].label, full=full.get(cost), own=own.get(cost))
         for name, cost in told.items()
     )
-
-
-def shared_axis(
-    books: Sequence[CostBook],
-    wanted: str | None,
-    readers: Mapping[str, CostReads],
-    *,
-    capped: bool = False,
-) -> CostAxis:
-    """Choose one cost for several parts of a record; rounds if their usual costs differ."""
-    axes = [book.axis(wanted, readers, capped=capped) for book in books]
-    return axes[0] if len({axis.name for axis in axes}) == 1 else books[0].axis("rounds", readers)
-
-
-def mean_costs(
-    book: CostBook,
-    axis: CostAxis,
-    stops: NDArray[np.int16],
-    reads: Sequence[CostReads],
-    *,
-    weighted: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None = None,
-) -> NDArray[np.float64]:
-    """Return the mean cost per question of rules that stop at ``stops`` (n_rules, n_questions), (n_rules,).
-
-    ``reads`` says what each rule pays for; the axis is known for it. ``weighted`` reweights costs
-    (n_questions, n_rounds) of records with cut questions.
-    """
-    costs = np.empty(len(stops))
-    rows = np.arange(stops.shape[1])
-    for kind in dict.fromkeys(reads):
-        paid = book.known(axis, kind)
-        paid = paid if weighted is None else weighted(paid)
-        for number, read in enumerate(reads):
-            if read == kind:
-                costs[number] = paid[rows, stops[number] - 1].mean()
-    return costs

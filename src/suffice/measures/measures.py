@@ -36,11 +36,11 @@ from suffice.measures.shards import Kept, Shard, map_shards, shards_of
 from suffice.scoring import F1_KINDS, METRICS, F1Kind, Metric, MetricName, ScoreName
 from suffice.signals.known_signals import SignalSpec
 from suffice.signals.signal_table import SignalTable, first_stops, signal_table, specs_for
-from suffice.stats.units import numbered_units
+from suffice.stats.units import Array, Mask, numbered_units
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.trace_set import TraceSet, is_veiled
 
-Array = NDArray[np.float64]
+_SCORES: tuple[ScoreName, ...] = ("em", "f1", "acc")
 _RETRIEVAL = (RetrievalColumn("precision"), RetrievalColumn("recall"))
 
 
@@ -62,10 +62,9 @@ class _Columns:
         self._shards: tuple[bytes, tuple[Shard, ...]] = b"", ()
         self.kept: Kept | None = Kept.of(self._recorded)
         self._values: dict[MeasuredColumn, Array] = {}  # (n_rounds or 1, n_questions) each
-        self._filled: dict[MeasuredColumn, NDArray[np.bool_]] = {}  # (n_questions,) each
+        self._filled: dict[MeasuredColumn, Mask] = {}  # (n_questions,) each
 
     def lacking(self, key: MeasuredColumn, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return the questions for which the column is not computed yet."""
         if key not in self._filled and self.kept is not None and (name := self._name(key)):
             held = self.kept.read(name)
             if held is not None:
@@ -266,7 +265,7 @@ class Measures:
             )
         return self._splits[name]
 
-    def take(self, chosen: NDArray[np.bool_]) -> Measures:
+    def take(self, chosen: Mask) -> Measures:
         """Return the measures of the questions in a mask (n_questions,), in the record's order."""
         if chosen.shape == (self.traces.n_questions,) and chosen.all():
             return self
@@ -284,7 +283,7 @@ class Measures:
             self._closed_book = Measures(self.traces.closed_book_rounds(), self._metric)
         return self._closed_book
 
-    def _part(self, traces: TraceSet, chosen: NDArray[np.bool_]) -> Measures:
+    def _part(self, traces: TraceSet, chosen: Mask) -> Measures:
         recorded = None if self._recorded is None else self._recorded.take(chosen)
         of = _PartOf(self._whole, self._rows[chosen], recorded)
         return Measures(traces, self._metric, of=of)
@@ -302,8 +301,7 @@ class Measures:
 
     def scores(self, f1_kind: F1Kind = "hotpotqa") -> Outcomes:
         if f1_kind not in self._scores:
-            names: tuple[ScoreName, ...] = ("em", "f1", "acc")
-            keys = [self._scored(name, f1_kind) for name in names]
+            keys = [self._scored(name, f1_kind) for name in _SCORES]
             em, f1, acc, gold = self._local([*keys, LABELLED])
             own = self.metric.against == "scores"
             labelled = ~np.isnan(f1).all(axis=1) if own else gold[:, 0] == 1.0
@@ -313,7 +311,7 @@ class Measures:
         return self._scores[f1_kind]
 
     @property
-    def labelled(self) -> NDArray[np.bool_]:
+    def labelled(self) -> Mask:
         """Say which questions have gold answers, (n_questions,)."""
         return np.asarray(self._local([LABELLED])[0][:, 0] == 1.0)
 
@@ -328,7 +326,6 @@ class Measures:
 
     @property
     def unit_notes(self) -> list[str]:
-        """Say how many units the questions count as if some are not independent."""
         questions, units = len(self.units), int(self.units.max(initial=-1)) + 1
         if questions == units:
             return []
@@ -344,16 +341,10 @@ class Measures:
 
     def measure(self, signals: Iterable[str | SignalSpec], f1_kind: F1Kind = "hotpotqa") -> None:
         """Compute what a replay of these signals asks for, in one pass over the record."""
-        names: tuple[ScoreName, ...] = ("em", "f1", "acc")
-        specs = specs_for(self.traces, signals)
-        self._local(
-            [
-                *(self._scored(name, f1_kind) for name in names),
-                LABELLED,
-                *map(SignalColumn, specs),
-                *(_OF_REPLAYS if self.kept is not None else ()),
-            ]
-        )
+        scores = [self._scored(name, f1_kind) for name in _SCORES]
+        specs = map(SignalColumn, specs_for(self.traces, signals))
+        besides = () if self.kept is None else _OF_REPLAYS
+        self._local([*scores, LABELLED, *specs, *besides])
 
     def scores_throughout(self, who: str, f1_kind: F1Kind = "hotpotqa") -> Outcomes:
         """Return the scores; refuse a record without a score for every round, which ``who`` needs."""

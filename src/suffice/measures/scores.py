@@ -16,6 +16,7 @@ from suffice.signals.columns.arrays import Texts
 from suffice.signals.columns.rounds import RoundColumns, gold_passages, listings
 from suffice.signals.known_signals import SIGNALS, SignalSpec
 from suffice.signals.signal_table import signal_columns
+from suffice.stats.units import Array, Mask
 from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.trace_set import TraceSet, unit_keys
 
@@ -24,19 +25,19 @@ from suffice.trace.rounds.trace_set import TraceSet, unit_keys
 class Outcomes:
     """Hold the scores of every answer, each (n_questions, n_rounds); NaN: unlabeled or no answer."""
 
-    em: NDArray[np.float64]
-    f1: NDArray[np.float64]
-    acc: NDArray[np.float64]
-    labelled: NDArray[np.bool_]  # (n_questions,)
+    em: Array
+    f1: Array
+    acc: Array
+    labelled: Mask  # (n_questions,)
     metric: Metric = METRICS["f1"]
 
     @property
-    def compared(self) -> NDArray[np.float64]:
+    def compared(self) -> Array:
         """Return the score that compares policies, (n_questions, n_rounds)."""
-        scores: NDArray[np.float64] = getattr(self, self.metric.score)
+        scores: Array = getattr(self, self.metric.score)
         return scores
 
-    def take(self, rows: NDArray[np.bool_]) -> Outcomes:
+    def take(self, rows: Mask) -> Outcomes:
         em, f1, acc = (values[rows] for values in (self.em, self.f1, self.acc))
         return replace(self, em=em, f1=f1, acc=acc, labelled=self.labelled[rows])
 
@@ -47,7 +48,7 @@ def score_rounds(
     f1_kind: F1Kind = "hotpotqa",
     *,
     agreement: bool = False,
-) -> list[NDArray[np.float64]]:
+) -> list[Array]:
     """Score every recorded answer, (n_questions, n_rounds) each; NaN where none was asked for."""
     question = np.repeat(np.arange(traces.n_questions), traces.last_rounds)
     answers = ScoredAnswers(Texts.of(traces.table.column("answer")), gold_answers(traces), question)
@@ -59,11 +60,10 @@ def score_rounds(
 
 
 def gold_answers(traces: TraceSet) -> GoldAnswers:
-    """Return the gold answers of every question, as round 1 states them."""
     return GoldAnswers.of(traces.first_rounds("gold_answers"))
 
 
-def own_scores(traces: TraceSet, name: ScoreName) -> NDArray[np.float64]:
+def own_scores(traces: TraceSet, name: ScoreName) -> Array:
     """Return the record's own scores in place of a score, see :class:`suffice.scoring.Metric`."""
     scores = traces.column("score")
     if scores is None:
@@ -74,16 +74,15 @@ def own_scores(traces: TraceSet, name: ScoreName) -> NDArray[np.float64]:
     return np.where(np.isnan(scores), np.nan, holds)
 
 
-# --- retrieval ------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrievalQuality:
     """Hold precision and recall in [0, 1], each (n_questions, n_rounds); high is good."""
 
-    precision: NDArray[np.float64]
-    recall: NDArray[np.float64]
+    precision: Array
+    recall: Array
 
     def at(
-        self, stops: NDArray[np.int16], weights: NDArray[np.float64] | None = None
+        self, stops: NDArray[np.int16], weights: Array | None = None
     ) -> tuple[float | None, float | None]:
         """Return mean precision and recall at the stops (n_questions,); ``None`` if undefined everywhere."""
         rows = np.arange(len(stops))
@@ -94,7 +93,7 @@ class RetrievalQuality:
         )
 
 
-def _mean(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float | None:
+def _mean(values: Array, weights: Array) -> float | None:
     defined = np.isfinite(values)
     return float(np.average(values[defined], weights=weights[defined])) if defined.any() else None
 
@@ -109,20 +108,16 @@ def retrieval_quality(traces: TraceSet) -> RetrievalQuality:
         unknown = np.full((traces.n_questions, traces.n_rounds), np.nan)
         return RetrievalQuality(precision=unknown, recall=unknown)
     rounds = RoundColumns(traces)
-    listed, gold = rounds.once(listings), gold_passages(rounds)
-    gold_new = np.bincount(listed.rows[gold.listed], minlength=rounds.n_rows)
+    listed, (named, right_ones) = rounds.once(listings), gold_passages(rounds)
+    gold_new = np.bincount(listed.rows[right_ones], minlength=rounds.n_rows)
     distinct, right = (
         np.cumsum(traces.dense(np.where(listed.lists.valid, counted, np.nan)), axis=1)
         for counted in (listed.new, gold_new)
     )
     with np.errstate(divide="ignore", invalid="ignore"):
-        recall = right / np.where(gold.named > 0, gold.named, np.nan)[:, None]
+        recall = right / np.where(named > 0, named, np.nan)[:, None]
         precision = np.where(np.isnan(recall), np.nan, right / distinct)
     return RetrievalQuality(precision=precision, recall=recall)
-
-
-# --- columns by key -------------------------------------------------------------------------------
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,13 +183,11 @@ UNITS = WorkColumn(_units, "unit", of_rounds=False)
 
 @cache
 def lengths_of(column: str) -> WorkColumn:
-    """Name the length of each list in a column of the record."""
     return WorkColumn(methodcaller("lengths", column), f"length-{column}")
 
 
 @cache
 def own_score(name: ScoreName) -> WorkColumn:
-    """Name the record's own score in place of a score."""
     return WorkColumn(partial(own_scores, name=name))
 
 

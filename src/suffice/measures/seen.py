@@ -23,13 +23,13 @@ from suffice.errors import counted
 from suffice.measures.scores import Outcomes
 from suffice.scoring import Weights
 from suffice.stats.logistic import predicted_by_others
+from suffice.stats.units import Array, Mask
 from suffice.trace.rounds.reader import answer_banners
 from suffice.trace.rounds.records import CUTS, POLICY_STOP
 from suffice.trace.rounds.trace_set import TraceSet, in_words
 
 _MOST = 0.5
 
-Array = NDArray[np.float64]
 Stops = NDArray[np.int16]
 
 
@@ -58,8 +58,8 @@ class Seen:
     said stop; ``budget``: it never did, or none was drawn."""
     weight: Array
     """What stops past ``until`` count: 1/propensity where the question was explored, 0 where it was cut."""
-    unseen: NDArray[np.bool_]  # whether stops past ``last`` were neither seen nor are stood for
-    explored: NDArray[np.bool_]  # whether it ran on past its policy's stop because it was drawn
+    unseen: Mask  # whether stops past ``last`` were neither seen nor are stood for
+    explored: Mask  # whether it ran on past its policy's stop because it was drawn
     propensity: Array  # the probability of that, 1 where there was no draw
     causes: Mapping[str, int]  # what cut how many
     untold: int = 0
@@ -85,12 +85,12 @@ class Seen:
         )
 
     @property
-    def stood_for(self) -> NDArray[np.bool_]:
+    def stood_for(self) -> Mask:
         """Say which cut questions are represented by explored ones."""
         return np.asarray(self.weight == 0)
 
     @property
-    def cut(self) -> NDArray[np.bool_]:
+    def cut(self) -> Mask:
         return self.unseen | self.stood_for
 
     @property
@@ -105,7 +105,7 @@ class Seen:
         """Return the weight of every question at these stops: 1 where all were observed."""
         return np.where(stops > self.until, self.weight, 1.0)
 
-    def lacking(self, stops: Stops) -> NDArray[np.bool_]:
+    def lacking(self, stops: Stops) -> Mask:
         """Say which questions were not observed at these stops and are not represented."""
         return np.asarray(self.unseen & (stops > self.last) & (self.weights(stops) > 0))
 
@@ -128,7 +128,7 @@ class Seen:
         *,
         unseen: float | Array = np.nan,
         weights: Weights = "augmented",
-        among: NDArray[np.bool_] | None = None,
+        among: Mask | None = None,
     ) -> Array:
         """Return weighted ``values`` (n_questions, n_rounds) at these stops, (n_questions,).
 
@@ -161,21 +161,14 @@ class Seen:
         centre = _weighted_mean(self._at_until(values)[some], labels[some])
         return np.asarray(centre + labels * (taken - centre))
 
-    def _taken(
-        self, values: Array, stops: Stops | int, unseen: float | Array, cut: NDArray[np.bool_]
-    ) -> Array:
+    def _taken(self, values: Array, stops: Stops | int, unseen: float | Array, cut: Mask) -> Array:
         """Return ``values`` at these stops, ``unseen`` past the end of questions that were ``cut``."""
         there = np.maximum(np.minimum(stops, self.last), 1) - 1
         at = values[np.arange(len(values)), there]
         return np.where(cut & (stops > self.last), unseen, at)
 
     def _expected(
-        self,
-        values: Array,
-        stops: Stops,
-        past: NDArray[np.bool_],
-        some: NDArray[np.bool_],
-        unseen: float | Array,
+        self, values: Array, stops: Stops, past: Mask, some: Mask, unseen: float | Array
     ) -> Array:
         """Predict the value at stops ``past`` from the other explored questions, round by round."""
         expected = self._at_until(values)
@@ -195,7 +188,7 @@ class Seen:
         there = np.clip(np.minimum(self.until, self.last), 1, None) - 1
         return np.where(self.until > 0, values[np.arange(len(values)), there], 0.0)
 
-    def _label_weights(self, some: NDArray[np.bool_]) -> Array:
+    def _label_weights(self, some: Mask) -> Array:
         """Weight labeled questions, mean 1, so that explored, cut and other ones keep their shares.
 
         If no explored question or no cut one is labeled, the other kind stands for both.
@@ -227,7 +220,7 @@ class Seen:
         *,
         unseen: float | Array = np.nan,
         weights: Weights = "augmented",
-        among: NDArray[np.bool_] | None = None,
+        among: Mask | None = None,
     ) -> Array:
         """Return :meth:`at` for stops after every round, (n_questions, n_rounds)."""
         if not self.cut.any():
@@ -277,7 +270,7 @@ class Seen:
         em, f1, acc = every(scored.em), every(scored.f1), every(scored.acc)
         return replace(scored, em=em, f1=f1, acc=acc)
 
-    def take(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> Seen:
+    def take(self, chosen: Mask | NDArray[np.intp]) -> Seen:
         """Return some of the questions; ``causes`` and ``untold`` stay those of all."""
         names = ("last", "until", "weight", "unseen", "explored", "propensity")
         taken: dict[str, Any] = {name: getattr(self, name)[chosen] for name in names}
@@ -346,7 +339,7 @@ def _weighted_mean(values: Array, weights: Array) -> float:
     return float((weights[known] * values[known]).sum()) / total if total else np.nan
 
 
-def _signals_at(traces: TraceSet, until: Stops, drawn: NDArray[np.bool_]) -> dict[str, Array]:
+def _signals_at(traces: TraceSet, until: Stops, drawn: Mask) -> dict[str, Array]:
     """Return signals at the stops that most ``drawn`` questions have, by name, (n_questions,) each."""
     rows, there = np.arange(len(until)), np.clip(np.minimum(until, traces.last_rounds), 1, None) - 1
     signals = {}
@@ -359,7 +352,7 @@ def _signals_at(traces: TraceSet, until: Stops, drawn: NDArray[np.bool_]) -> dic
     return signals
 
 
-def _policy_stops(traces: TraceSet) -> tuple[Stops, NDArray[np.bool_]]:
+def _policy_stops(traces: TraceSet) -> tuple[Stops, Mask]:
     """Return the first round of the running policy's stop (none: the budget), and whether it is known."""
     if POLICY_STOP not in traces.signal_names:
         return (
@@ -372,7 +365,6 @@ def _policy_stops(traces: TraceSet) -> tuple[Stops, NDArray[np.bool_]]:
     return first.astype(np.int16), ~np.isnan(values[:, 0])
 
 
-# --- what must stand above any figure ----------------------------------------------------------------
 def record_banners(traces: TraceSet) -> tuple[str, ...]:
     """Return what must stand above any figure: several loops, cut questions, missing or blank answers."""
     return (*_several_loops(traces), *_cut(traces), *answer_banners(traces))

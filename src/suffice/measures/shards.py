@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from suffice._version import VERSION
 from suffice.errors import BackendError, plain_file
+from suffice.stats.units import Array, Mask
 from suffice.trace.durable import replace_file, usable_cores
 from suffice.trace.lazy import LazyTable, Span
 from suffice.trace.parquet import opened, parquet_writer
@@ -153,7 +154,6 @@ def map_shards(
 
 
 def _travels(work: object) -> bool:
-    """Say whether it can be sent to another process."""
     try:
         pickle.dumps(work)
     except (pickle.PicklingError, AttributeError, TypeError):
@@ -161,10 +161,8 @@ def _travels(work: object) -> bool:
     return True
 
 
-# --- kept beside the record -----------------------------------------------------------------------
 _FOOTER = 65_536  # bytes at the end of a file by which it is told from others
 _UNREADABLE = (pa.ArrowException, OSError)
-Array = NDArray[np.float64]
 
 
 class Kept:
@@ -207,7 +205,7 @@ class Kept:
             return np.stack([np.asarray(cells, np.float64) for cells in table.columns])
         return None
 
-    def write(self, key: str, values: Array, filled: NDArray[np.bool_]) -> None:
+    def write(self, key: str, values: Array, filled: Mask) -> None:
         """Write a column, known for the questions that are ``filled``, and remove older versions."""
         cells = {
             str(number): row for number, row in enumerate([filled.astype(np.float64), *values])

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from suffice.errors import DataError, UsageError, plain_file
 from suffice.scoring import answer_form
 from suffice.signals.columns.answer_columns import answer_forms
 from suffice.signals.columns.rounds import RoundColumns
 from suffice.signals.known_signals import SignalSpec, WithSettings, share
+from suffice.stats.units import Array, Mask
 
 STATED = "abstention"
 """Where a run document states the phrases by which its record's answers abstain."""
@@ -131,13 +131,13 @@ def ready(phrases: tuple[str, ...]) -> Abstentions:
 _USUAL = ready(ABSTENTION_PHRASES)
 
 
-def abstained(rounds: RoundColumns, phrases: Abstentions) -> NDArray[np.float64]:
+def abstained(rounds: RoundColumns, phrases: Abstentions) -> Array:
     """Return 1.0 where the answer is empty or matches an abstention phrase, else 0.0; low is good."""
     answers = rounds.texts("answer")
     return answers.through(abstaining(answers.distinct, phrases).astype(np.float64), np.nan)
 
 
-def abstaining(texts: pa.Array, phrases: Abstentions) -> NDArray[np.bool_]:
+def abstaining(texts: pa.Array, phrases: Abstentions) -> Mask:
     """Say which texts abstain, (n,)."""
     forms = answer_forms(texts).to_pylist()
     return np.fromiter(map(phrases.holds, forms, texts.to_pylist()), np.bool_, len(texts))
@@ -158,7 +158,6 @@ ABSTAINED = share(
 )
 
 
-# --- phrases of one's own ------------------------------------------------------------------------
 def read_phrases(path: str | Path) -> tuple[str, ...]:
     """Read phrases from a text file, one per line; skip blank lines and lines that begin with ``#``."""
     try:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 import re
 import string
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from suffice.contracts import Absence
 from suffice.scoring import answer_form
@@ -17,9 +17,9 @@ from suffice.signals.columns.arrays import NONE, Codes, Texts
 from suffice.signals.columns.rounds import RoundColumns, added_nothing, by_appearance
 from suffice.signals.known_signals import SignalSpec, share
 from suffice.stats import series
+from suffice.stats.units import Array, Mask
 from suffice.trace.rounds.records import Round
 
-Array = NDArray[np.float64]
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _DELETE_PUNCTUATION = str.maketrans("", "", string.punctuation)
 MAX_COMPARED = 1_000  # letters of an answer that are compared letter by letter
@@ -37,16 +37,13 @@ def as_published(texts: pa.Array) -> pa.Array:
 
 
 def forms(rounds: RoundColumns) -> Texts:
-    """Return the answers in the normal form by which they are compared."""
     return rounds.texts("answer").mapped(answer_forms)
 
 
 def published_forms(rounds: RoundColumns) -> Texts:
-    """Return the answers as the published code normalizes them."""
     return rounds.texts("answer").mapped(as_published)
 
 
-# --- equal answers -----------------------------------------------------------------------------------
 def answer_stable(rounds: RoundColumns) -> Array:
     """Return 1.0 where the answer equals the previous one, else 0.0 (paper 0, Eq. 1; corrected).
 
@@ -70,7 +67,6 @@ def _equal_to_previous(rounds: RoundColumns, answers: Texts) -> Array:
     return np.where(previous == NONE, np.nan, answers.codes == previous)
 
 
-# --- all answers so far ------------------------------------------------------------------------------
 def vote_share(rounds: RoundColumns) -> Array:
     """Return the share of answers so far that equal this one, in (0, 1] (LearnStop); high: they agree."""
     votes, answered = rounds.once(_votes)
@@ -87,7 +83,7 @@ def backtracking(rounds: RoundColumns) -> Array:
     return np.where(answered, returns, np.nan)[rounds.traces.exists]
 
 
-def _votes(rounds: RoundColumns) -> tuple[Array, NDArray[np.bool_]]:
+def _votes(rounds: RoundColumns) -> tuple[Array, Mask]:
     """Count the rounds so far with each answer, and mark those with one, (n_questions, n_rounds)."""
     answers = rounds.once(forms)
     given = (answers.codes != NONE) & (answers.codes != answers.code_of(""))
@@ -95,7 +91,6 @@ def _votes(rounds: RoundColumns) -> tuple[Array, NDArray[np.bool_]]:
     return series.occurrences(codes), ~np.isnan(codes)
 
 
-# --- similar answers ---------------------------------------------------------------------------------
 def answer_similarity_f1(rounds: RoundColumns) -> Array:
     """Return the token F1 of this answer and the previous one, in [0, 1]; high: they agree."""
     previous, current, pair = rounds.once(_pairs)
@@ -139,7 +134,6 @@ def matching_characters(one: str, other: str) -> float:
     return difflib.SequenceMatcher(None, *texts, autojunk=False).ratio()
 
 
-# --- declared ----------------------------------------------------------------------------------------
 def no_new_passage(current: Round, earlier: tuple[Round, ...]) -> bool:
     """Say whether the round recorded passages and none of them is new by id."""
     if current.passages is None:
@@ -164,19 +158,14 @@ ANSWER_STABLE = share(
     undefined=(_NO_EARLIER, _NOTHING_NEW),
     binary=True,
 )
-ANSWER_STABLE_PUBLISHED = share(
+_repeats = partial(share, undefined=(_NO_EARLIER,), binary=True, variant_of="answer_stable")
+ANSWER_STABLE_PUBLISHED = _repeats(
     summary="1 if the answer equals the previous one, by the published code's comparison",
     columns=answer_stable_published,
-    undefined=(_NO_EARLIER,),
-    binary=True,
-    variant_of="answer_stable",
 )
-ANSWER_REPEATS = share(
+ANSWER_REPEATS = _repeats(
     summary="1 if the answer equals the previous one, even without new passages",
     columns=answer_repeats,
-    undefined=(_NO_EARLIER,),
-    binary=True,
-    variant_of="answer_stable",
 )
 _EMPTY = Absence(
     "the answer holds no word to compare", lambda view: not answer_form(view.current.answer_text)

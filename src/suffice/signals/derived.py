@@ -14,62 +14,46 @@ from suffice.signals.known_signals import Direction, SignalSpec, WithSettings, r
 from suffice.stats import series
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Derivation:
     """Describe a way to derive a signal from another one, for all questions at once."""
 
-    summary: str
     compute: Callable[..., series.Values]
+    summary: str
     windowed: bool = False
     low: float = 0.0
     high: float = math.inf
     direction: Direction = "high"
 
 
-DERIVATIONS: Mapping[str, Derivation] = {
-    "since_highest": Derivation(
-        summary="rounds since the first round with the highest value so far",
-        compute=series.since_highest,
+_DERIVATIONS = (
+    Derivation(series.since_highest, "rounds since the first round with the highest value so far"),
+    Derivation(series.since_lowest, "rounds since the first round with the lowest value so far"),
+    Derivation(series.rounds_with, "consecutive rounds with a value other than 0"),
+    Derivation(series.rounds_without, "consecutive rounds with the value 0"),
+    Derivation(
+        series.change, "the value minus the previous round's", low=-math.inf, direction="low"
     ),
-    "since_lowest": Derivation(
-        summary="rounds since the first round with the lowest value so far",
-        compute=series.since_lowest,
-    ),
-    "rounds_with": Derivation(
-        summary="consecutive rounds with a value other than 0", compute=series.rounds_with
-    ),
-    "rounds_without": Derivation(
-        summary="consecutive rounds with the value 0", compute=series.rounds_without
-    ),
-    "change": Derivation(
-        summary="the value minus the previous round's",
-        compute=series.change,
-        low=-math.inf,
-        direction="low",
-    ),
-    "mean_of": Derivation(
-        summary="mean of the value over the last N rounds, as mean_of(NAME, N)",
-        compute=series.mean_of,
+    Derivation(
+        series.mean_of,
+        "mean of the value over the last N rounds, as mean_of(NAME, N)",
         windowed=True,
         low=-math.inf,
     ),
-    "gain": Derivation(
-        summary="factor by which a round changes an error, smoothed; below 1 it falls (LoopGain)",
-        compute=series.gain,
+    Derivation(
+        series.gain,
+        "factor by which a round changes an error, smoothed; below 1 it falls (LoopGain)",
     ),
-    "stalling": Derivation(
-        summary="consecutive rounds in which an error does not converge, diverge or oscillate (LoopGain)",
-        compute=series.stalling,
+    Derivation(
+        series.stalling,
+        "consecutive rounds in which an error does not converge, diverge or oscillate (LoopGain)",
     ),
-    "oscillating": Derivation(
-        summary="1 if an error oscillates around one level (LoopGain)",
-        compute=series.oscillating,
-        high=1.0,
+    Derivation(
+        series.oscillating, "1 if an error oscillates around one level (LoopGain)", high=1.0
     ),
-    "diverging": Derivation(
-        summary="1 if an error rises (LoopGain)", compute=series.diverging, high=1.0
-    ),
-}
+    Derivation(series.diverging, "1 if an error rises (LoopGain)", high=1.0),
+)
+DERIVATIONS: Mapping[str, Derivation] = {how.compute.__name__: how for how in _DERIVATIONS}
 """By the word that stands before the brackets."""
 
 _FORM = re.compile(

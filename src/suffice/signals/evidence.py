@@ -7,6 +7,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 
 import numpy as np
@@ -27,9 +28,9 @@ from suffice.signals.columns.rounds import (
     unrecorded_so_far,
 )
 from suffice.signals.known_signals import share, unrecorded
+from suffice.stats.units import Array, Mask
 from suffice.trace.rounds.records import Passage, Round, passage_text, tokenize
 
-Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _MAX_CHARACTERS = 4_000
@@ -57,7 +58,6 @@ def one_line(text: str) -> str:
 
 
 def _apart(line: str) -> str:
-    """Add a blank inside the marks of chat templates."""
     if "<" not in line and "[" not in line:
         return line
     return _TEMPLATE_MARK.sub(lambda match: f"{match[0]} ", line)
@@ -106,7 +106,6 @@ def seen_texts(rounds: Iterable[Round]) -> list[str] | None:
     return [passage_text(passage) for passage in seen.values()]
 
 
-# --- the answer in it ----------------------------------------------------------------------------
 # The passages of a question stand in one string, in which each of its different answers is looked for once,
 # so that the place tells from which round on it is found.
 NOT_EXTRACTIVE = frozenset({"", "yes", "no"})  # normalized answers that are not looked for
@@ -118,7 +117,7 @@ class _Read:
 
     rows: Integers
     texts: Texts
-    unknown: NDArray[np.bool_]
+    unknown: Mask
     """Rows up to which a passage was recorded without its text or a round without its passages, (n_rows,)."""
 
 
@@ -163,9 +162,7 @@ def _around(texts: pa.Array, before: str, behind: str) -> pa.Array:
     return pc.binary_join_element_wise(before, texts, behind, "")
 
 
-def _found(
-    rounds: RoundColumns, answers: Texts, wanted: NDArray[np.bool_], passages: Texts
-) -> Array:
+def _found(rounds: RoundColumns, answers: Texts, wanted: Mask, passages: Texts) -> Array:
     """Return 1 where the passages so far contain a wanted answer, else 0; NaN where texts are unknown."""
     read = rounds.once(_read)
     values = np.where(read.unknown, np.nan, 0.0)
@@ -217,7 +214,6 @@ def overlap_idf(rounds: RoundColumns) -> Array:
 
 
 def _overlaps(rounds: RoundColumns) -> tuple[Array, Array]:
-    """Return both overlaps, plain and weighted."""
     listed = rounds.once(listings)
     rows, total = listed.rows, np.cumsum(listed.new)
     seen = total - (total - listed.new)[rounds.first_row]
@@ -341,7 +337,6 @@ def query_repeats(rounds: RoundColumns) -> Array:
     return repeats
 
 
-# --- declared ----------------------------------------------------------------------------------------
 _NOT_COMPARED = (
     PASSAGES_UNKNOWN,
     Absence("there is no earlier passage", lambda view: not seen_passages(view.rounds[:-1])),
@@ -353,19 +348,13 @@ _NOT_COMPARED = (
     TEXT_UNKNOWN,
     Absence("the passages hold no word", lambda _: True),
 )
-OVERLAP = share(
-    summary="share of words that new and earlier passages have in common",
-    needs=("passages",),
-    answers=False,
-    columns=overlap,
-    undefined=_NOT_COMPARED,
+_overlap = partial(share, needs=("passages",), answers=False, undefined=_NOT_COMPARED)
+OVERLAP = _overlap(
+    summary="share of words that new and earlier passages have in common", columns=overlap
 )
-OVERLAP_IDF = share(
+OVERLAP_IDF = _overlap(
     summary="share of words that new and earlier passages have in common, weighted by rarity",
-    needs=("passages",),
-    answers=False,
     columns=overlap_idf,
-    undefined=_NOT_COMPARED,
 )
 _UNREAD = Absence(
     "the answer is not found, and a passage was recorded without its text or a round without its passages",

@@ -61,7 +61,6 @@ class WithSettings:
     settings: tuple[Hashable, ...]
 
     def __call__(self, rounds: RoundColumns) -> NDArray[np.float64]:
-        """Return the values of every row."""
         return self.function(rounds, *self.settings)
 
 

@@ -19,9 +19,9 @@ from suffice.signals.answer_stability import forms
 from suffice.signals.columns.arrays import NONE, Ragged, by_length, ranges, segment_means
 from suffice.signals.columns.rounds import RoundColumns
 from suffice.signals.known_signals import SignalSpec, WithSettings, unrecorded
+from suffice.stats.units import Array
 from suffice.trace.rounds.records import Round
 
-Array = NDArray[np.float64]
 Places = NDArray[np.int64]
 
 BLANKS = (
@@ -64,7 +64,6 @@ def answer_span(text: str, place: int | None, form: str) -> tuple[int, int] | No
     return start, max(start, len(text.rstrip(BLANKS + MARKUP)))
 
 
-# --- by columns ----------------------------------------------------------------------------------
 def verbalized_confidence(rounds: RoundColumns) -> Array:
     """Return the model's own rating, 1 to 5; high: sure; NaN if missing or outside (paper 0; corrected)."""
     rating = rounds.numbers("verbalized_confidence")
@@ -107,7 +106,6 @@ def margin(rounds: RoundColumns, statistic: str) -> Array:
     return by_length(values, offsets[:-1], offsets[1:], _STATISTICS[statistic])
 
 
-# --- margins -------------------------------------------------------------------------------------
 def _answer_margins(rounds: RoundColumns) -> tuple[Array, Places]:
     """Return the margins of all answer tokens, and where those of each row begin, (n_rows + 1,)."""
     (first, end), spelt = rounds.once(_answers), rounds.once(_spelt)
@@ -120,7 +118,6 @@ def _answer_margins(rounds: RoundColumns) -> tuple[Array, Places]:
 
 
 def _tops(rounds: RoundColumns) -> Ragged:
-    """Return the alternatives of every token."""
     return rounds.lists("tokens").lists("top", "logprob")
 
 
@@ -152,7 +149,6 @@ _STATISTICS: Mapping[str, Callable[[Array], Array]] = {
 }
 
 
-# --- where the answer is -------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, eq=False)
 class _Spelt:
     """Hold the text of all tokens, end to end, in bytes of UTF-8."""
@@ -162,7 +158,6 @@ class _Spelt:
     rows: Places
 
     def between(self, begins: Places, ends: Places) -> pa.Array:
-        """Return the texts between these places."""
         bounds = np.stack([begins, ends], axis=1).ravel()
         pieces = pa.Array.from_buffers(
             pa.large_string(), max(len(bounds) - 1, 0), [None, pa.py_buffer(bounds), self.text]
@@ -203,7 +198,6 @@ def _answers(rounds: RoundColumns) -> tuple[Places, Places]:
     return first, np.where(starts < ends, end, first)
 
 
-# --- declared ------------------------------------------------------------------------------------
 def _span(held: Round) -> tuple[int, int] | None:
     """Return the span of the answer in the tokens' text; ``None`` if nothing locates it."""
     tokens, starts = held.tokens or (), held.answer_starts

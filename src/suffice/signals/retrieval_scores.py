@@ -19,12 +19,12 @@ from suffice.signals.columns.arrays import by_length, ranges, segment_means
 from suffice.signals.columns.rounds import RoundColumns, listings, unrecorded_so_far
 from suffice.signals.evidence import seen_passages
 from suffice.signals.known_signals import RERANKS, SignalSpec
+from suffice.stats.units import Array, Mask
 from suffice.trace.rounds.records import LoopView, Passage
 
 if TYPE_CHECKING:
     from suffice.trace.rounds.trace_set import TraceSet
 
-Array = NDArray[np.float64]
 Places = NDArray[np.int64]
 Statistic = Callable[[Array], Array]
 
@@ -52,7 +52,9 @@ class Finite:
 
 def retrieval_z(rounds: RoundColumns) -> Array:
     """Return (best - mean) / standard deviation of candidate scores, >= 0; high: a clear lead (paper 0)."""
-    return _of_newest(rounds, _z)
+    return _of_newest(
+        rounds, lambda s: unless_equal(s, (s.max(axis=1) - s.mean(axis=1)) / s.std(axis=1))
+    )
 
 
 def retrieval_z_robust(rounds: RoundColumns) -> Array:
@@ -66,15 +68,10 @@ def retrieval_gap(rounds: RoundColumns) -> Array:
 
 
 def _of_newest(rounds: RoundColumns, statistic: Statistic) -> Array:
-    """Compute a statistic of the newest candidate list of every row."""
     lists = rounds.lists("candidate_scores")
     own = Finite.of(lists.numbers(), lists.offsets[:-1], lists.offsets[1:]).statistic(statistic)
     newest = np.maximum.accumulate(np.where(lists.valid, np.arange(rounds.n_rows), -1))
     return np.where(newest < rounds.first_row, np.nan, own[newest])
-
-
-def _z(scores: Array) -> Array:
-    return unless_equal(scores, (scores.max(axis=1) - scores.mean(axis=1)) / scores.std(axis=1))
 
 
 def _z_robust(scores: Array) -> Array:
@@ -182,7 +179,7 @@ class Reranking(Replies[tuple[float | None, ...]]):
 
 
 def rerank_passages(
-    traces: TraceSet, reranker: Reranker, _wanted: NDArray[np.bool_], on_progress: OnProgress
+    traces: TraceSet, reranker: Reranker, _wanted: Mask, on_progress: OnProgress
 ) -> Reranking:
     """Score every passage without a ``rerank_score``, once per question."""
     scores: dict[int, tuple[float | None, ...]] = {}
@@ -224,13 +221,11 @@ def _new_scores(view: LoopView, reranker: Reranker) -> dict[str, float]:
 
 
 def _has_scores(traces: TraceSet) -> bool:
-    """Say whether a passage carries a reranker's score."""
     scores = RoundColumns(traces).lists("passages").field("rerank_score")
     return bool(scores.null_count < len(scores))
 
 
 def _columns(traces: TraceSet, reranking: Reranking) -> Mapping[str, list[Any]]:
-    """Return the passages with their new scores, and the number of calls."""
     if not reranking.by_row:
         return {}
     rows = column_values(traces, "passages")

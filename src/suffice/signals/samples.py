@@ -21,10 +21,10 @@ from suffice.signals.columns.answer_columns import answer_forms
 from suffice.signals.columns.arrays import NONE, Texts, segment_sums
 from suffice.signals.columns.rounds import RoundColumns, by_appearance
 from suffice.signals.known_signals import SAMPLES, SignalSpec, WithSettings, share
+from suffice.stats.units import Array, Mask
 from suffice.trace.rounds.records import Round
 from suffice.trace.rounds.trace_set import TraceSet
 
-Array = NDArray[np.float64]
 Clustering = Literal["string", "embedding"]
 CLUSTERINGS: tuple[Clustering, ...] = get_args(Clustering)
 
@@ -70,7 +70,6 @@ def sample_clusters(finished: Round, by: Clustering = "string") -> tuple[SampleC
 
 
 def not_clustered() -> DataError:
-    """Return the error for samples that have no clusters by meaning."""
     return DataError(
         "null: these samples were not clustered by meaning; type suffice signals TRACES "
         "--encoder minilm --cluster-cosine --out TRACES2, or use --clusters string",
@@ -85,7 +84,6 @@ def entropy_of_counts(counts: Iterable[int]) -> float:
     return 1.0 - math.fsum(map(_times_log, sizes)) / _times_log(total)
 
 
-# --- by columns ----------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, eq=False)
 class Clusters:
     """Hold the clusters of every round's samples, end to end.
@@ -96,7 +94,7 @@ class Clusters:
 
     offsets: NDArray[np.int64]
     size: NDArray[np.int64]
-    is_answer: NDArray[np.bool_]
+    is_answer: Mask
     drawn: NDArray[np.int64]
 
     def largest(self, *, answers_only: bool) -> NDArray[np.int64]:
@@ -133,12 +131,12 @@ def top_cluster_confidence(rounds: RoundColumns, by: Clustering = "string") -> A
     return _share(clusters, clusters.largest(answers_only=True), _compared(clusters))
 
 
-def _compared(clusters: Clusters) -> NDArray[np.bool_]:
+def _compared(clusters: Clusters) -> Mask:
     """Say which rounds have at least two samples and at least one answer among them."""
     return (clusters.drawn > 1) & (clusters.largest(answers_only=True) > 0)
 
 
-def _share(clusters: Clusters, size: NDArray[np.int64], defined: NDArray[np.bool_]) -> Array:
+def _share(clusters: Clusters, size: NDArray[np.int64], defined: Mask) -> Array:
     return np.where(defined, size / np.maximum(clusters.drawn, 1), np.nan)
 
 
@@ -189,7 +187,6 @@ _BY: Mapping[Clustering, Callable[[RoundColumns], Clusters]] = {
 }
 
 
-# --- declared ------------------------------------------------------------------------------------
 NO_SAMPLES = Absence(
     "the round has no samples", lambda view: not view.current.samples, "record with --samples"
 )
@@ -226,12 +223,10 @@ TOP_CLUSTER_CONFIDENCE = sample_signal(
 
 
 def entropy_signal(by: Clustering) -> SignalSpec:
-    """Return ``normalized_entropy`` over these clusters."""
     return _over(NORMALIZED_ENTROPY, by)
 
 
 def top_cluster_signal(by: Clustering) -> SignalSpec:
-    """Return ``top_cluster_confidence`` over these clusters."""
     return _over(TOP_CLUSTER_CONFIDENCE, by)
 
 
@@ -249,21 +244,19 @@ def _over(usual: SignalSpec, by: Clustering) -> SignalSpec:
     )
 
 
-def sample_counts(traces: TraceSet) -> NDArray[np.float64]:
+def sample_counts(traces: TraceSet) -> Array:
     """Count the samples of each round, (n_questions, n_rounds); null counts 0, NaN: not recorded."""
     if not traces.has("samples"):
         return np.where(traces.exists, 0.0, np.nan)
     return np.where(traces.exists, np.nan_to_num(traces.lengths("samples")), np.nan)
 
 
-def token_set(text: str) -> frozenset[str]:
-    """Return the upper-case tokens between white space, with their punctuation (paper 4; published)."""
-    return frozenset(text.upper().split())
-
-
 def agreement(candidates: Sequence[str]) -> float:
-    """Return the share of tokens that all candidates share, in [0, 1] (paper 4, Eq. 13; of none 0)."""
-    sets = [token_set(text) for text in candidates]
+    """Return the share of tokens that all candidates share, in [0, 1] (paper 4, Eq. 13; of none 0).
+
+    Tokens stand between white space, in upper case and with their punctuation (published).
+    """
+    sets = [frozenset(text.upper().split()) for text in candidates]
     union = frozenset[str]().union(*sets)
     return len(sets[0].intersection(*sets)) / len(union) if union else 0.0
 
@@ -349,7 +342,7 @@ def _conflict(first: tuple[frozenset[str], bool], second: tuple[frozenset[str], 
 class MarkerDetector:
     """Apply :func:`marker_conflict`; a :class:`suffice.contracts.ContradictionDetector` without a model."""
 
-    def contradictions(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+    def contradictions(self, pairs: Sequence[tuple[str, str]]) -> Array:
         """Return 1.0 or 0.0 for every (plan step, candidate), (len(pairs),)."""
         texts = {text for pair in pairs for text in pair}
         words = {

@@ -25,6 +25,7 @@ from suffice.signals.known_signals import (
     unanswered,
     undefined_in_words,
 )
+from suffice.stats.units import Array, Mask
 from suffice.trace.parquet import to_cells
 from suffice.trace.rounds.records import POLICY_STOP, LoopView, Round
 from suffice.trace.rounds.schema import ROUND_COLUMNS, SCHEMA
@@ -80,7 +81,6 @@ class Lack:
         return f"{self.needed}{because}{give}{instead}"
 
     def __str__(self) -> str:
-        """Return the whole message."""
         return f"signal {self.spec.name!r} {self.predicate}"
 
 
@@ -193,17 +193,14 @@ class SignalTable:
     which may be empty. ``loop`` holds the rounds of a one-question table and explains undefined signals.
     """
 
-    values: Mapping[str, NDArray[np.float64]]
-    exists: NDArray[np.bool_]
+    values: Mapping[str, Array]
+    exists: Mask
     question_ids: Sequence[str] = ()
     loop: LoopView | None = None
 
     @classmethod
     def of_loop(
-        cls,
-        loop: LoopView,
-        values: Mapping[str, Sequence[float] | NDArray[np.float64]],
-        question_id: str,
+        cls, loop: LoopView, values: Mapping[str, Sequence[float] | Array], question_id: str
     ) -> SignalTable:
         """Make the table of one question from the values of its rounds so far."""
         return cls(
@@ -223,15 +220,13 @@ class SignalTable:
 
     @property
     def n_questions(self) -> int:
-        """Return the number of questions."""
         return int(self.exists.shape[0])
 
     @property
     def n_rounds(self) -> int:
-        """Return the full budget in rounds."""
         return int(self.exists.shape[1])
 
-    def signal(self, name: str) -> NDArray[np.float64]:
+    def signal(self, name: str) -> Array:
         """Return a signal's values, (n_questions, n_rounds)."""
         try:
             return self.values[name]
@@ -331,7 +326,6 @@ class GrowingRecord:
 
     @property
     def rounds(self) -> RoundColumns:
-        """Return the columns that signals are computed of."""
         if self._read is None:
             self._rows += map(self._row, range(len(self._rows), len(self.view.rounds)))
             rows = pa.concat_tables(self._rows)
@@ -346,7 +340,7 @@ class GrowingRecord:
 def signal_table(
     traces: TraceSet,
     signals: Iterable[str | SignalSpec],
-    columns_of: Callable[[Sequence[SignalSpec]], Sequence[NDArray[np.float64]]] | None = None,
+    columns_of: Callable[[Sequence[SignalSpec]], Sequence[Array]] | None = None,
 ) -> SignalTable:
     """Return these signals of a record, stored ones as they are; ``columns_of`` measures them."""
     specs = specs_for(traces, signals)
@@ -376,7 +370,7 @@ def declared(name: str, traces: TraceSet, *, also: Iterable[str] = ()) -> Signal
     return resolve(name, also=(*traces.signal_names, *also))
 
 
-def signal_columns(traces: TraceSet, specs: Sequence[SignalSpec]) -> list[NDArray[np.float64]]:
+def signal_columns(traces: TraceSet, specs: Sequence[SignalSpec]) -> list[Array]:
     """Return each signal in every recorded round, stored or computed, (n_questions, n_rounds)."""
     rounds = RoundColumns(traces)
     unknown = np.full((traces.n_rounds, traces.n_questions), math.nan).T
@@ -387,7 +381,7 @@ def signal_columns(traces: TraceSet, specs: Sequence[SignalSpec]) -> list[NDArra
     ]
     absent = [traces.exists & ~stored for _, stored in read]
     values = [recorded for recorded, _ in read]
-    computed: dict[int, NDArray[np.float64]] = {}
+    computed: dict[int, Array] = {}
     by_round = []
     for number, spec in enumerate(specs):
         if spec.recorded_only or not absent[number].any():
@@ -405,7 +399,7 @@ def signal_columns(traces: TraceSet, specs: Sequence[SignalSpec]) -> list[NDArra
     return values
 
 
-def answer_votes(traces: TraceSet) -> NDArray[np.float64]:
+def answer_votes(traces: TraceSet) -> Array:
     """Count the rounds so far with each round's answer, (n_questions, n_rounds); NaN: it abstains."""
     from suffice.stats.series import occurrences
 
@@ -422,7 +416,7 @@ def read_columns(specs: Iterable[SignalSpec]) -> list[str]:
     return sorted(read | {"passages"})
 
 
-def _round_by_round(traces: TraceSet, specs: Sequence[SignalSpec]) -> list[NDArray[np.float64]]:
+def _round_by_round(traces: TraceSet, specs: Sequence[SignalSpec]) -> list[Array]:
     """Compute a user's own signals, which are asked about every prefix of every question."""
     if not specs:
         return []

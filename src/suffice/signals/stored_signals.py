@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from suffice.contracts import ChatModel, Encoder, Entailment, Reranker
 from suffice.signals.asking.whole_record import Asked, Asking, OnProgress, column_values
 from suffice.signals.known_signals import SIGNALS, asked_by, askings, resolve
 from suffice.signals.signal_table import declared, is_stored, lack, signal_table
 from suffice.stats.fields import known
+from suffice.stats.units import Array
 from suffice.trace.rounds.trace_set import TraceSet, with_column
 
 _Pair = tuple[str, float | None]
@@ -96,7 +96,7 @@ def with_signals(
     )
 
 
-def with_values(traces: TraceSet, values: Mapping[str, NDArray[np.float64]]) -> TraceSet:
+def with_values(traces: TraceSet, values: Mapping[str, Array]) -> TraceSet:
     """Store these signals, each (n_questions, n_rounds), in place of stored ones."""
     table = _with_map(traces, _pairs(traces, values), drop=values.keys())
     return replace(traces, table=table)
@@ -135,7 +135,6 @@ class _Rows:
             self.traces = replace(self.traces, table=table)
 
     def ask(self, asking: Asking, model: object) -> None:
-        """Add what the model says about the rows that lack one of its signals."""
         lacking = {}  # by name the rows without it, not even as undefined, (n_rows,)
         for name in asked_by(asking):
             if name in self.names and all(map(self.traces.has, SIGNALS[name].needs)):
@@ -165,7 +164,7 @@ class _Rows:
         self.interrupted = replies.interrupted
 
 
-def _pairs(traces: TraceSet, values: Mapping[str, NDArray[np.float64]]) -> list[list[_Pair]]:
+def _pairs(traces: TraceSet, values: Mapping[str, Array]) -> list[list[_Pair]]:
     """Return dense values (n_questions, n_rounds) by name as pairs of each row."""
     pairs: list[list[_Pair]] = [[] for _ in range(traces.table.num_rows)]
     for name, dense in values.items():

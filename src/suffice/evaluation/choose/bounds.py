@@ -50,7 +50,6 @@ class Promise:
 
     @property
     def bounds(self) -> tuple[Bound, ...]:
-        """All bounds of the promise."""
         asked: tuple[tuple[LossName, float | None], ...] = (
             (self.loss, self.max_loss),
             ("wrong-stop", self.max_wrong_stops),
@@ -153,8 +152,6 @@ class OrderedTests:
     order: NDArray[np.intp]
     adjusted: Array  # (n_tested,), those that a level is compared with, in the order
     tested_at: Array  # (n_bounds, n_members), NaN where not tested
-    learned: tuple[Array, ...]  # what each bound is of on the half that orders, scaled
-    duplicates: int
 
 
 def member_tests(
@@ -163,8 +160,8 @@ def member_tests(
     """Test a family at a ``level`` (``None``: the promise's delta)."""
     distinct = _cheapest_of_equals(learn, full)
     everyone = np.arange(len(test.costs))
-    learned = tuple(_means(learn, everyone, bound) for bound in settings.bounds)
-    order = _order(learn, distinct, learned[0], full, settings)
+    losses = _means(learn, everyone, settings.bounds[0])
+    order = _order(learn, distinct, losses, full, settings)
     in_sequence = settings.correction == "fixed-sequence"
     level = settings.delta if level is None else level
     tested_at = np.full((len(settings.bounds), len(everyone)), np.nan)
@@ -176,13 +173,7 @@ def member_tests(
         p_values = holm(p_values)
         order = order[np.argsort(p_values, kind="stable")]
         p_values = np.sort(p_values)
-    return OrderedTests(
-        order=order,
-        adjusted=p_values,
-        tested_at=tested_at,
-        learned=learned,
-        duplicates=len(everyone) - len(distinct),
-    )
+    return OrderedTests(order=order, adjusted=p_values, tested_at=tested_at)
 
 
 def _over_members(
@@ -266,7 +257,6 @@ LOSES, LOSE = ("loses", "turns", "changes"), ("lose", "turn", "change")
 def bound_in_words(
     of: object, most: float, label: str, verbs: Sequence[str], *, agreement: bool
 ) -> str:
-    """Say a bound on a loss of the score ``label``."""
     lose, turn, change = verbs
     if of == "wrong-stop" and agreement:
         return f"{change} the answer of at most {100 * most:g}% of the questions"
@@ -293,5 +283,4 @@ def allowed_in_words(terms: Mapping[str, Any]) -> str:
 
 
 def joined(parts: Sequence[str]) -> str:
-    """Join words as in ``a, b and c``."""
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)

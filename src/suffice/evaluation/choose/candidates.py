@@ -61,7 +61,6 @@ def without_gaps(measures: Measures, who: str, f1_kind: F1Kind) -> tuple[Measure
 
 
 def refuse_unscored(part: Measures, split: str, f1_kind: F1Kind) -> None:
-    """Refuse a split without any scored question."""
     if not part.scores(f1_kind).labelled.any():
         raise UsageError(
             f"no question of split {split!r} {part.metric.unscored}; to see which do: suffice traces info "
@@ -70,7 +69,6 @@ def refuse_unscored(part: Measures, split: str, f1_kind: F1Kind) -> None:
 
 
 def labelled_only(measures: Measures, settings: ChoiceSettings) -> tuple[Measures, list[str]]:
-    """Return the labeled questions, and a note on the others."""
     labelled = measures.scores(settings.f1_kind).labelled
     if not labelled.any():
         raise UsageError(
@@ -142,15 +140,6 @@ def refuse_several_loops(measures: Measures) -> None:
         )
 
 
-def refuse_one_round(measures: Measures) -> None:
-    """Refuse a record of one round."""
-    if measures.traces.n_rounds < 2 and measures.seen is None:
-        raise UsageError(
-            f"every question of {measures.traces.origin.source} has one round, so there is nothing to "
-            "choose; record more rounds: suffice record --rounds 5"
-        )
-
-
 LATEST, MAJORITY = "latest", "majority"
 MOST_RULES = 40
 """Most rules among the candidates: of the Pareto front on tune, evenly by cost."""
@@ -161,8 +150,6 @@ Group = Literal["fixed", "method", "rule", "path"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A policy and the answer it returns."""
-
     policy: NamedPolicy
     group: Group
     answer: str = LATEST
@@ -174,7 +161,6 @@ class Candidate:
 
     @property
     def title(self) -> str:
-        """Its decision in words."""
         answer = "most frequent answer" if self.answer == MAJORITY else f"answer of {self.answer}"
         returned = "" if self.answer == LATEST else f", and return the {answer}"
         policy, method = self.policy.policy, find_method(self.policy.kind)
@@ -258,7 +244,6 @@ def candidates_of(record: Measures, kept: Measures, settings: ChoiceSettings) ->
 
 
 def _told(asked: AskedPolicy, warned: list[str]) -> NamedPolicy:
-    """Build a policy and collect the warnings of its fit."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SufficeWarning)
         built = asked.build()
@@ -318,7 +303,6 @@ def _variant(
     return NamedPolicy.of(policy, label)
 
 
-# --- rules ---------------------------------------------------------------------------------------
 def _rules(
     record: Measures, kept: Measures, settings: ChoiceSettings
 ) -> tuple[list[str], int, tuple[str, ...], str | None]:
@@ -388,11 +372,8 @@ def betting_orders(ids: Sequence[str], units: NDArray[np.intp]) -> NDArray[np.in
     return np.stack([np.argsort(lots(f"order {n}", names), kind="stable") for n in range(count)])
 
 
-# --- measured ------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """Candidates on the questions kept from fitting."""
-
     stops: NDArray[np.int16]  # (n_members, n_questions), from 1
     scores: Array  # (n_questions, n_rounds)
     right: Array  # EM, alike
@@ -408,13 +389,10 @@ class Kept:
 
     @classmethod
     def of(cls, kept: Measures, members: Sequence[Candidate], settings: ChoiceSettings) -> Kept:
-        """Measure the candidates once."""
         runner = Runner(
             kept,
             [member.policy for member in members],
-            ComparisonSettings(
-                f1_kind=settings.f1_kind, cost_model=settings.cost_model, answer=settings.answer
-            ),
+            ComparisonSettings(**settings.scored, answer=settings.answer),
         )
         axis = runner.book.axis(settings.cost, runner.reads)
         scored = kept.scores(settings.f1_kind)
@@ -452,7 +430,6 @@ class Kept:
         )
 
     def half(self, rows: NDArray[np.intp]) -> Half:
-        """Return some of the questions."""
         units = numbered_units(self.units[rows])
         return Half(
             stops=RuleStops.of_array(self.stops[:, rows]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from textwrap import wrap
 from typing import Any
 
@@ -21,7 +21,7 @@ from suffice.measures.costs import ANSWERS_ASSUMED, CostAxis, CostChange, cost_c
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.results.formats import amount, decimal, percent, points
 from suffice.results.plots import Plot
-from suffice.results.table import Column, Table, Value
+from suffice.results.table import Column, Described, Table, Value, table_of
 from suffice.results.tabular import Tabular
 from suffice.scoring import Metric
 from suffice.stats.intervals import Interval
@@ -81,7 +81,6 @@ class Choice(Tabular):
 
     @property
     def policy(self) -> StopPolicy:
-        """The policy to run live."""
         policy = self.chosen.policy.policy
         if policy is None:
             raise UsageError("the chosen candidate decides nothing")
@@ -95,17 +94,14 @@ class Choice(Tabular):
 
     @property
     def result(self) -> ReplayResult:
-        """The replay with the chosen policy."""
         return self._where(self.chosen)
 
     @property
     def measured(self) -> PolicyResult:
-        """The chosen policy in that replay."""
         return self.measured_of(self.chosen)
 
     @property
     def full(self) -> PolicyResult:
-        """The full budget in the same replay."""
         return self._full_of(self.chosen)
 
     def _where(self, candidate: Candidate) -> ReplayResult:
@@ -121,22 +117,18 @@ class Choice(Tabular):
 
     @property
     def metric(self) -> Metric:
-        """The metric of the comparison."""
         return self.result.metric
 
     @property
     def in_full(self) -> bool:
-        """Whether the choice is the full budget."""
         return self.chosen.policy.name == self.result.baseline
 
-    # --- the first screen ------------------------------------------------------------------------
     @property
     def changes(self) -> tuple[CostChange, ...]:
         """Every cost before and after, with one kind of tokens."""
         return self.changes_of(self.chosen)
 
     def changes_of(self, candidate: Candidate) -> tuple[CostChange, ...]:
-        """Return a candidate's costs before and after."""
         full = self._full_of(candidate)
         changes = cost_changes(full.costs, self.measured_of(candidate).costs)
         return tuple(one for one in changes if one.name != "retrievals" or one.full is not None)
@@ -174,16 +166,13 @@ class Choice(Tabular):
 
     @property
     def headline(self) -> str:
-        """Higher costs, the decision, its saving and its promise in sentences."""
         return " ".join((*self.dearer(), *self.decision))
 
     @property
     def decision(self) -> tuple[str, str]:
-        """The decision, and its saving and promise, in sentences."""
         return f"{_first(self.title)}.", " ".join(filter(None, (self._saves(), self._promise())))
 
     def dearer(self) -> Iterator[str]:
-        """Yield a sentence on costs that rise much."""
         rises = [one for one in self.changes if (one.change or 0.0) > _DEARER]
         if rises:
             told = joined([f"{_label(one)} by {percent(one.change)}%" for one in rises])
@@ -218,7 +207,6 @@ class Choice(Tabular):
         return joined(said)
 
     def screen(self) -> Iterator[str]:
-        """The first screen, line by line."""
         for sentence in (*self.dearer(), *self.decision):
             yield from wrap(sentence, _WIDTH)
         yield ""
@@ -277,7 +265,6 @@ class Choice(Tabular):
         ended = self.result.full_costs.get("rounds")
         return ended if ended is not None and ended < 0.95 * self.result.max_rounds else None
 
-    # --- four questions ----------------------------------------------------------------------------
     def answers(self) -> Mapping[str, tuple[str, str]]:
         """Return a user's questions with their answers: in a few words, then with the figures."""
         return {
@@ -364,7 +351,6 @@ class Choice(Tabular):
 
     @property
     def tried(self) -> str:
-        """The numbers of policies tested, fitted and ranked, in words."""
         groups = [one.candidate.group for one in self.ranked]
         kinds = (("fixed", "fixed budget"), ("method", "fitted method"), ("rule", "rule"))
         named = [counted(groups.count(group), name) for group, name in kinds if group in groups]
@@ -424,7 +410,6 @@ class Choice(Tabular):
         )
 
     def live(self, policy: str, guess: str) -> Iterator[tuple[str, str]]:
-        """Yield commands and code that run the chosen policy and the guess from their files."""
         answer = self.chosen.answer
         chosen = "" if answer == LATEST else f" --answer {answer}"
         chosen_live = "" if answer == LATEST else f", answer={answer!r}"
@@ -447,30 +432,28 @@ class Choice(Tabular):
         if self.guess is not None:
             yield "the guess, beside your agent", f"suffice.Watch({guess!r}, record='live.db')"
 
-    # --- shown -----------------------------------------------------------------------------------
     def tables(self) -> tuple[Table, ...]:
-        """Return tables of costs, savings, answers, fitted candidates and wrong stops."""
+        head, *costs = self._side_by_side()
+        before = Table(
+            name="costs",
+            title=f"What a question costs, {self.all_rounds} and with this policy",
+            columns=tuple(Column(name=name or "mean") for name in head),
+            rows=costs,
+        )
         said = Table(
             name="answers",
             columns=(Column(name="question"), Column(name="answer")),
             rows=[[question, " ".join(said)] for question, said in self.answers().items()],
         )
         allowed = () if self.promised is None else (self._allowed_table(self.promised.rows),)
-        return (self._costs_table(), *allowed, said, self._ranked_table(), *self._wrong_tables())
+        return (before, *allowed, said, self._ranked_table(), *self._wrong_tables())
 
     def plotted(self) -> Plot:
-        """Plot the saving against the allowed loss."""
         if self.promised is None:
             return Tabular.plotted(self)
         return Plot(
             table=self._allowed_table(self.promised.rows), x="max_loss", y="saved", label="policy"
         )
-
-    def _costs_table(self) -> Table:
-        head, *rows = self._side_by_side()
-        columns = tuple(Column(name=name or "mean") for name in head)
-        title = f"What a question costs, {self.all_rounds} and with this policy"
-        return Table(name="costs", title=title, columns=columns, rows=[[*row] for row in rows])
 
     def _allowed_table(self, promises: Sequence[Row]) -> Table:
         columns = (
@@ -489,23 +472,19 @@ class Choice(Tabular):
         return Table(name="allowed", title=title, columns=columns, rows=rows, notes=[note])
 
     def _ranked_table(self) -> Table:
-        columns = (
-            Column(name="kind", drop=2),
-            Column(name="loss", kind="points", head="loss when\nranked"),
-            Column(name="cost", kind="number", head=f"{self.axis.label}\nwhen ranked"),
-            Column(name="p_value", kind="p_value", head="p-value", drop=1),
-            Column(name="candidate", whole=True),
-        )
-        rows: list[list[Value]] = [
-            [one.candidate.group, one.loss, one.cost, one.p_value, one.candidate.policy.label]
-            for one in self.ranked
+        described: list[Described] = [
+            ("candidate.group", Column(name="kind", drop=2)),
+            ("loss", Column(name="loss", kind="points", head="loss when\nranked")),
+            ("cost", Column(name="cost", kind="number", head=f"{self.axis.label}\nwhen ranked")),
+            ("p_value", Column(name="p_value", kind="p_value", head="p-value", drop=1)),
+            ("candidate.policy.label", Column(name="candidate", whole=True)),
         ]
         fit, rank, prove = (self.parts[name] for name in (FIT_SPLIT, RANK, PROVE))
         title = (
-            f"{len(rows)} fitted candidates: fitted on {fit:,} questions, ranked on {rank:,}, tested on "
-            f"{prove:,}"
+            f"{len(self.ranked)} fitted candidates: fitted on {fit:,} questions, ranked on {rank:,}, tested "
+            f"on {prove:,}"
         )
-        return Table(name="candidates", title=title, columns=columns, rows=rows, names=0)
+        return replace(table_of("candidates", self.ranked, described, title), names=0)
 
     def _wrong_tables(self) -> tuple[Table, ...]:
         if not self.wrong_count:
@@ -523,7 +502,6 @@ class Choice(Tabular):
         return (Table(name="wrong", title=title, columns=columns, rows=rows, names=0),)
 
     def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
         candidate, promised = self.chosen, self.promised
         return {
             "headline": self.headline,

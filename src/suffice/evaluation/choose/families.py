@@ -23,7 +23,7 @@ from suffice.evaluation.choose.rule_stops import (
 )
 from suffice.evaluation.diagnose.signal_checks import UNUSABLE, refuse_unusable, signal_flags
 from suffice.evaluation.settings import ChoiceSettings
-from suffice.measures.costs import CostAxis, CostBook, cost_reads, fixed_stops, mean_costs
+from suffice.measures.costs import CostAxis, CostBook, cost_reads, fixed_stops
 from suffice.measures.measures import Measures
 from suffice.measures.seen import Seen
 from suffice.policies.defaults import FIT_SPLIT, FLOORS, TEMPLATE
@@ -42,8 +42,6 @@ _MOST_MEMBERS = 200_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """Rules, then fixed budgets, on the fitting questions."""
-
     rules: tuple[str, ...]
     stops: RuleStops  # (n_rules, n_questions)
     reads: tuple[CostReads, ...]
@@ -54,16 +52,19 @@ def paid_by_rules(
     book: CostBook, axis: CostAxis, stops: RuleStops, reads: Sequence[CostReads], seen: Seen | None
 ) -> Array:
     """Return the mean costs of members with these stops and ``reads``, (n_members,)."""
-    weighted = None if seen is None else seen.paid
-    return np.concatenate(
+    paid = {kind: book.known(axis, kind) for kind in set(reads)}
+    if seen is not None:
+        paid = {kind: seen.paid(costs) for kind, costs in paid.items()}
+    rows = np.arange(stops.shape[1])
+    return np.array(
         [
-            mean_costs(book, axis, some, reads[rules], weighted=weighted)
+            paid[read][rows, at - 1].mean()
             for rules, some in stops.by_rules()
+            for read, at in zip(reads[rules], some, strict=True)
         ]
     )
 
 
-# --- one rule over a grid ------------------------------------------------------------------------
 def rules_of_grid(fit: Measures, settings: ChoiceSettings) -> list[str]:
     """Return the rule with each number of its grid; default numbers are as short as possible."""
     rule = settings.rule or TEMPLATE
@@ -89,7 +90,6 @@ def rules_of_grid(fit: Measures, settings: ChoiceSettings) -> list[str]:
     return [fill(template, number) for number in sorted(set(map(swept.shortest, numbers.tolist())))]
 
 
-# --- OR and AND over the record's signals --------------------------------------------------------
 def build_family(
     fit: Measures,
     *,

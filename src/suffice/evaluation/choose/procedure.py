@@ -22,7 +22,6 @@ from suffice.evaluation.choose.candidates import (
     candidates_of,
     in_parts,
     labelled_only,
-    refuse_one_round,
     refuse_several_loops,
     without_gaps,
 )
@@ -65,7 +64,11 @@ def choose(traces: Traces, settings: ChoiceSettings) -> Choice:
     """
     measures = Measures.of(traces).by(settings.metric)
     refuse_several_loops(measures)
-    refuse_one_round(measures)
+    if measures.traces.n_rounds < 2 and measures.seen is None:
+        raise UsageError(
+            f"every question of {measures.traces.origin.source} has one round, so there is nothing to "
+            "choose; record more rounds: suffice record --rounds 5"
+        )
     promises = _promises(measures, settings)
     complete, incomplete = without_gaps(measures, "choosing", settings.f1_kind)
     labelled, notes = labelled_only(complete, settings)
@@ -75,7 +78,11 @@ def choose(traces: Traces, settings: ChoiceSettings) -> Choice:
     fit, rank, proving = (record.only_split(name) for name in (FIT_SPLIT, RANK, PROVE))
     kept = record.take(record.traces.in_split(RANK) | record.traces.in_split(PROVE))
     everyone = candidates_of(record, kept, settings)
-    learned = _learned(kept, everyone, settings)
+    field, ranks = Kept.of(kept, everyone.members, settings), kept.traces.in_split(RANK)
+    ranking, held_out = (field.half(np.flatnonzero(part)) for part in (ranks, ~ranks))
+    learned = Learned(
+        candidate=everyone.members.__getitem__, rank=ranking, prove=held_out, full=everyone.full
+    )
     along = None
     if promises and settings.family != "thresholds":
         own = [] if settings.path is None else [OwnPath(settings.path, settings.levels or ())]
@@ -191,16 +198,6 @@ def _promises(measures: Measures, settings: ChoiceSettings) -> list[Promise]:
     ]
 
 
-def _learned(kept: Measures, everyone: Candidates, settings: ChoiceSettings) -> Learned:
-    field = Kept.of(kept, everyone.members, settings)
-    ranks = kept.traces.in_split(RANK)
-    rows = [np.flatnonzero(part) for part in (ranks, ~ranks)]
-    rank, proves = (field.half(of_part) for of_part in rows)
-    return Learned(
-        candidate=everyone.members.__getitem__, rank=rank, prove=proves, full=everyone.full
-    )
-
-
 def _promised(
     along: Along | None, learned: Learned, promises: Sequence[Promise], asked: int
 ) -> Promised:
@@ -213,7 +210,6 @@ def _promised(
     return Promised(rows=rows, asked=asked, at=min(proven, default=asked), guess=guess)
 
 
-# --- ranked ----------------------------------------------------------------------------------------
 def in_order(
     estimates: Sequence[Ranked],
     full: Ranked,
@@ -247,7 +243,6 @@ def in_order(
     return [full, *rest], "No cheaper policy is proven to keep the promise."
 
 
-# --- replayed --------------------------------------------------------------------------------------
 def _on_all(
     everyone: Candidates, chosen: Candidate, promised: Promised | None
 ) -> dict[str, Candidate]:
@@ -280,14 +275,7 @@ def _replayed(
         measures,
         [candidate.policy for candidate in shown.values()],
         ComparisonSettings(
-            baseline=full.policy.name,
-            split=split,
-            f1_kind=settings.f1_kind,
-            resamples=settings.resamples,
-            seed=settings.seed,
-            cost=settings.cost,
-            cost_model=settings.cost_model,
-            answer=settings.answer,
+            **settings.scored, baseline=full.policy.name, split=split, answer=settings.answer
         ),
     )
 
@@ -318,7 +306,6 @@ def _wrong(
     ]
 
 
-# --- the promise -----------------------------------------------------------------------------------
 def _guarantee(
     promised: Promised, record: Measures, axis: CostAxis, full_cost: float, settings: ChoiceSettings
 ) -> dict[str, Any]:

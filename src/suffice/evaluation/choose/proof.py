@@ -73,7 +73,6 @@ class Step:
         return Step(f"{before.rule} or {tossed}", when)
 
     def from_round(self, first: int) -> Step:
-        """Return the same policy, never before a round."""
         if first == 1:
             return self
         return Step(not_before(self.rule, first), f"{self.when}, from round {first} on")
@@ -207,7 +206,6 @@ class OwnPath:
     levels: tuple[float, ...]
 
     def steps(self, record: Measures) -> list[Step]:
-        """Its policies."""
         words = self.template.replace("?", " x ").split()
         if words.count("x") != 1:
             raise UsageError(
@@ -274,7 +272,6 @@ class Row:
         return "how many questions would tell is not known"
 
     def document(self) -> dict[str, Any]:
-        """Return its part of JSON and of a policy's file."""
         promise, proven = self.promise, self.proven
         measured = [None] * len(promise.bounds) if proven is None else proven.measured
         bounds = [
@@ -308,17 +305,14 @@ class Promised:
 
     @property
     def row(self) -> Row:
-        """The promise of the chosen policy."""
         return self.rows[self.at]
 
     @property
     def proven(self) -> list[Candidate]:
-        """Proven candidates, from the strictest promise on."""
         return [row.proven.candidate for row in self.rows if row.proven is not None]
 
     @property
     def candidates(self) -> list[Candidate]:
-        """The guess and the proven candidates."""
         return [*([] if self.guess is None else [self.guess.candidate]), *self.proven]
 
 
@@ -388,7 +382,6 @@ class Along:
             yield pairs
 
     def candidate(self, step: Step) -> Candidate:
-        """The policy of a step."""
         own = own_among(rule_needs(step.rule).signals, self._signals)
         rule = str(parse(step.rule))
         policy = Rule(rule=rule, kind="certified", own_signals=own)
@@ -396,7 +389,6 @@ class Along:
         return Candidate(policy=named, group="path", answer=self._answer)
 
     def step(self, path: int, number: int) -> Step:
-        """The policy of a hypothesis."""
         (before, after), share = self._pairs[path][number // 4], COINS[number % 4]
         return self._steps[after].mixed(self._steps[before] if before else None, share)
 

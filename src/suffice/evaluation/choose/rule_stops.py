@@ -35,12 +35,10 @@ class Operand:
 
     @property
     def text(self) -> str:
-        """Its text in a rule."""
         return f"calibrated({self.spec.name})" if self.calibrated else self.spec.name
 
     @property
     def binary(self) -> bool:
-        """Whether it needs no threshold."""
         return self.spec.binary and not self.calibrated
 
     def condition(self, threshold: float | None = None) -> str:
@@ -143,7 +141,6 @@ class Formula:
     votes: int = 1
 
     def text(self, conditions: Sequence[str]) -> str:
-        """Return the rule's text."""
         clauses = [" and ".join(conditions[number] for number in clause) for clause in self.clauses]
         if self.votes > 1:
             return f"at_least({self.votes}, {', '.join(clauses)})"
@@ -225,7 +222,6 @@ class PackedConditions:
         return PackedConditions(words, rows.stop - rows.start, self.n_rounds)
 
     def silent_before(self, round_number: int) -> PackedConditions:
-        """Return conditions that never hold before a round."""
         if round_number == 1:
             return self
         words = self.words.copy()
@@ -331,7 +327,6 @@ class RuleStops:
 
     @classmethod
     def of_array(cls, stops: Stops) -> RuleStops:
-        """Return stop rounds of an array."""
         n_rules, n_questions = stops.shape
         return cls(n_rules, n_questions, _written(stops), written=True)
 
@@ -349,7 +344,6 @@ class RuleStops:
 
     @classmethod
     def joined(cls, parts: Sequence[RuleStops]) -> RuleStops:
-        """Return the stop rounds of several families, one after another."""
         ends = np.cumsum([part.shape[0] for part in parts])
 
         def compute(rules: NDArray[np.intp], rows: slice) -> Stops:
@@ -376,26 +370,22 @@ class RuleStops:
         return self.shape[0]
 
     def take(self, rules: NDArray[np.intp]) -> RuleStops:
-        """Return the stop rounds of some rules."""
         return RuleStops(
             len(rules), self.shape[1], lambda some, rows: self._compute(rules[some], rows)
         )
 
     def by_questions(self) -> Iterator[tuple[slice, Stops]]:
-        """Yield blocks of questions with the stop rounds of all rules."""
         everyone = np.arange(self.shape[0])
         for rows in question_blocks(self.shape[1], max(1, self.shape[0] // 2)):
             yield rows, self._compute(everyone, rows)
 
     def by_rules(self) -> Iterator[tuple[slice, Stops]]:
-        """Yield blocks of rules with their stop rounds on all questions."""
         step = max(1, _CELLS_A_BLOCK // max(self.shape[1], 1))
         for start in range(0, self.shape[0], step):
             rules = slice(start, min(start + step, self.shape[0]))
             yield rules, self[rules]
 
     def digests(self) -> list[bytes]:
-        """Return a hash of every rule's stop rounds."""
         hashes = [blake2b(digest_size=32) for _ in range(self.shape[0])]
         for _, stops in self.by_questions():
             for digest, row in zip(hashes, np.ascontiguousarray(stops, np.int16), strict=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from suffice.evaluation.replay.answers import answer_notes, answer_rounds
 from suffice.evaluation.replay.frontier import interpolate, pareto_front
 from suffice.evaluation.replay.named_policies import named_policies
 from suffice.evaluation.settings import GAIN_AT_COST, SearchSettings
-from suffice.measures.costs import CostAxis, CostBook, cost_reads, fixed_stops, shared_axis
+from suffice.measures.costs import CostAxis, CostBook, cost_reads, fixed_stops
 from suffice.measures.measures import Measures, Traces
 from suffice.measures.scores import Outcomes
 from suffice.measures.seen import record_banners
@@ -59,6 +60,7 @@ from suffice.stats.units import Array, unit_means, unit_weights
 _BLOCK = 512
 _SCORES: tuple[ScoreName, ...] = ("f1", "em", "acc")
 _DIGITS = 12  # of a mean: beyond lies the rounding of sums
+_STATED = ("form", "answer", "max_cost", "tune_split", "eval_split", "f1_kind", "seed")
 _ELSEWHERE = {"json": None}  # the document holds these in another form, or not at all
 
 
@@ -100,12 +102,10 @@ class SearchedRule:
 
     @property
     def score(self) -> float:
-        """The score of the comparison."""
         value: float = getattr(self, self.metric.score)
         return value
 
     def to_json(self, *, naive: bool = False) -> dict[str, Any]:
-        """Return the entry of ``search --json``."""
         document = {**self.metric.unknown, **fields_as_json(self, self.metric.names)}
         entry = {**document, "low": self.interval.low, "high": self.interval.high}
         if naive:
@@ -145,7 +145,6 @@ class SearchResult(Tabular):
 
     @property
     def objective(self) -> str:
-        """The quantity that orders the rules."""
         asked = self.settings.objective or self.metric.score
         return self.metric.names.get(asked, asked)
 
@@ -163,7 +162,6 @@ class SearchResult(Tabular):
 
     @property
     def thresholds_tried(self) -> int:
-        """Number of thresholds tried on tune."""
         return sum(condition.tried for condition in self.thresholds)
 
     @property
@@ -181,12 +179,10 @@ class SearchResult(Tabular):
             "thresholds_tried": self.thresholds_tried,
             "rules": [rule.to_json(naive=naive) for rule in self.rules],
             "listed": len(self.listed),
-            "form": settings.form,
+            **{name: getattr(settings, name) for name in _STATED},
             "metric": self.metric.name,
-            "answer": settings.answer,
             "objective": self.objective,
             "cost": self.cost.name,
-            "max_cost": settings.max_cost,
             "thresholds": as_json(self.thresholds),
             "correction": {
                 "family": self.family,
@@ -196,13 +192,9 @@ class SearchResult(Tabular):
             },
             "baseline": self.baseline,
             f"baseline_{self.metric.name}": self.baseline_score,
-            "tune_split": settings.tune_split,
-            "eval_split": settings.eval_split,
             "questions": {"tune": self.questions[0], "eval": self.questions[1]},
             "labelled": {"tune": self.labelled[0], "eval": self.labelled[1]},
             "max_rounds": self.max_rounds,
-            "f1_kind": settings.f1_kind,
-            "seed": settings.seed,
             "bootstrap": settings.resamples,
             "version": VERSION,
             "traces": self.source,
@@ -218,23 +210,20 @@ class SearchResult(Tabular):
         label = metric.label
         everywhere, beside = f"{label} [95%, all]", metric.beside
         numbers = {rule.rule: number for number, rule in enumerate(self.listed, 1)}
+        percents = partial(Column, kind="percent")
         described: list[Described] = [
             (lambda rule: numbers[rule.rule], Column(name="number", kind="count", head="#")),
-            (
-                "tune_score",
-                Column(name=f"tune_{metric.name}", kind="percent", head=f"tune {label}"),
-            ),
-            ("interval", Column(name=metric.name, kind="percent", head=everywhere, interval=True)),
-            (beside, Column(name=metric.key(beside), kind="percent", head=metric.head(beside))),
+            ("tune_score", percents(name=f"tune_{metric.name}", head=f"tune {label}")),
+            ("interval", percents(name=metric.name, head=everywhere, interval=True)),
+            (beside, percents(name=metric.key(beside), head=metric.head(beside))),
             ("mean_rounds", Column(name="mean_rounds", kind="number", digits=2, head="rounds")),
             ("cost", Column(name="cost", kind="number", head=self.cost.label)),
         ]
         name, head = f"delta_{metric.name}", f"delta {everywhere}"
         described.append(("delta", Column(name=name, kind="points", head=head, interval=True)))
         if naive:
-            alone = f"{label} [95%, alone]"
-            column = Column(name="naive", kind="percent", head=alone, interval=True)
-            described.append(("naive", column))
+            alone = percents(name="naive", head=f"{label} [95%, alone]", interval=True)
+            described.append(("naive", alone))
         fewer = len(self.listed) < self.evaluated
         described += [
             ("p_holm", Column(name="p_holm", kind="p_value", head="p\n(Holm)", in_text=False)),
@@ -259,11 +248,9 @@ class SearchResult(Tabular):
         return replace(rules, names=0), replace(front, names=0)
 
     def plotted(self) -> Plot:
-        """Plot score against cost of the Pareto front."""
         return Plot(table=self.named("Pareto front"), x="cost", y=self.metric.name, label="rule")
 
     def explained(self, *, naive: bool) -> list[str]:
-        """Explain the figures and the correction in sentences."""
         settings, label = self.settings, self.metric.label
         which = self.metric.which_f1(settings.f1_kind)
         kind = "" if which is None else f" ({which})"
@@ -314,7 +301,13 @@ def search(traces: Traces, settings: SearchSettings) -> SearchResult:
     refuse_unusable(measures, names, tune_split=settings.tune_split)
     parts = [measures.only_split(name) for name in (settings.tune_split, settings.eval_split)]
     for part in parts:
-        _refuse_unseen(part, settings)
+        if part.seen is not None and part.seen.of(part.scores(settings.f1_kind)).unseen.any():
+            raise UsageError(
+                f"some questions of {part.traces.origin.source} were stopped early and no explored question "
+                "represents them, so rules cannot be compared; replay --stop-when gives a range. To search, "
+                "record to the full budget or explore a share; to see which were stopped: suffice traces "
+                f"info {part.traces.at}"
+            )
     data = fit_data(
         measures,
         names,
@@ -326,12 +319,11 @@ def search(traces: Traces, settings: SearchSettings) -> SearchResult:
     choice = AnswerChoice.parse(settings.answer)
     answers = [answer_rounds(part, choice, None) for part in parts]
     books = [part.costs(settings.cost_model, answers[0].reads) for part in parts]
-    axis = shared_axis(
-        books,
-        settings.cost,
-        {operand.text: cost_reads((operand.spec,)) for operand in operands},
-        capped=settings.max_cost is not None,
-    )
+    readers = {operand.text: cost_reads((operand.spec,)) for operand in operands}
+    capped = settings.max_cost is not None
+    axes = [book.axis(settings.cost, readers, capped=capped) for book in books]
+    alike = len({axis.name for axis in axes}) == 1
+    axis = axes[0] if alike else books[0].axis("rounds", readers)  # their usual costs may differ
     columns = (
         tuning_columns(data, operands),
         scoring_columns(parts[1].signals(names), data, operands),
@@ -527,17 +519,6 @@ class _Split:
         scores = figures[metric]
         costs, frontier = (np.tile(fixed, (len(scores), 1)) for fixed in self._frontier)
         return figures, scores - interpolate(costs, frontier, figures["cost"])
-
-
-def _refuse_unseen(part: Measures, settings: SearchSettings) -> None:
-    if part.seen is None or not part.seen.of(part.scores(settings.f1_kind)).unseen.any():
-        return
-    raise UsageError(
-        f"some questions of {part.traces.origin.source} were stopped early and no explored question "
-        "represents them, so rules cannot be compared; replay --stop-when gives a range. To search, "
-        "record to the full budget or explore a share; to see which were stopped: suffice traces info "
-        f"{part.traces.at}"
-    )
 
 
 def _choose(

@@ -46,6 +46,7 @@ from suffice.stats.units import Array, Mask, numbered_units, unit_means
 from suffice.trace.rounds.trace_set import TraceSet
 
 OWN_CONFIDENCE = "policy"
+_OF_REPLAY = ("split", "questions", "labelled", "baseline", "f1_kind")
 
 
 def selective_prediction(
@@ -126,9 +127,7 @@ def selective(
     )
     area_draws = np.concatenate([area(counts) for counts in drawn], axis=1)
 
-    def group(chosen: Mask) -> dict[str, Any]:
-        return _group(chosen, at_stop, units)
-
+    group = partial(_group, at_stop=at_stop, units=units)
     return {
         "answers": group(np.ones(len(known), bool)),
         "undefined": int((~known).sum()),
@@ -146,7 +145,6 @@ def selective(
 def _group(
     chosen: Mask, at_stop: Mapping[str, NDArray[Any]], units: NDArray[np.intp]
 ) -> dict[str, Any]:
-    """Return mean scores of some answers, EM with its Wilson interval."""
     count = int(chosen.sum())
     if count == 0:
         return {"questions": 0, "em": undefined("no such answer"), "f1": None}
@@ -160,7 +158,6 @@ def _group(
 
 
 def selective_tables(results: Sequence[Mapping[str, Any]]) -> Iterator[Table]:
-    """Yield tables of confidences, and of answers above and below the threshold."""
     if not results:
         return
     first = results[0]
@@ -251,7 +248,6 @@ def breakdown(traces: TraceSet | Measures, result: ReplayResult) -> tuple[dict[s
 
 
 def types_table(types: Sequence[Mapping[str, Any]], baseline: str | None) -> Table:
-    """Return a table of every policy on every type of question, against the ``baseline``."""
     columns = (
         Column(name="type", most=2 * NAME_WIDTH, once=True),
         POLICY,
@@ -291,7 +287,6 @@ class Diagnosis(Tabular):
     notes: tuple[str, ...]
 
     def tables(self) -> tuple[Table, ...]:
-        """Return tables of signals, policies by type, confidences and calibrators, then the notes."""
         labels, tables = self.replayed.labels, [*self.signals.tables()]
         if any(of_kind["type"] is not None for of_kind in self.types):
             tables.append(_with_labels(types_table(self.types, self.replayed.baseline), labels))
@@ -305,16 +300,9 @@ class Diagnosis(Tabular):
         return (*tables, Table(name="notes", notes=notes))
 
     def to_json(self) -> dict[str, Any]:
-        """Return strict JSON, null where undefined."""
         return {
             **self.signals.to_json(),
-            "replay": {
-                "split": self.replayed.split,
-                "questions": self.replayed.questions,
-                "labelled": self.replayed.labelled,
-                "baseline": self.replayed.baseline,
-                "f1_kind": self.replayed.f1_kind,
-            },
+            "replay": {name: getattr(self.replayed, name) for name in _OF_REPLAY},
             "types": as_json(self.types),
             "selective": as_json(self.selective),
             "calibrators": None if self.calibrators is None else self.calibrators.to_json(),

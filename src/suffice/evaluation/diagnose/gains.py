@@ -40,8 +40,9 @@ def gains(
         return None
     table, units = measures.signals(names), measures.units
     counts = [*resampled_counts(len(last), resamples=resamples, seed=seed, units=units)]
-    values = {name: table.signal(name) for name in names}
-    values = {name: one for name, one in values.items() if _varies(one[open_])}
+    told = {name: table.signal(name)[open_] for name in names}
+    varied = [name for name, of in told.items() if len(np.unique(of[np.isfinite(of)])) > 1]
+    values = {name: table.signal(name) for name in varied}
     values[TOGETHER] = _out_of_fold([*values.values()], gain, open_, units, seed)
     normal = NormalDist()
     critical = normal.inv_cdf(1.0 - 0.05 / (2.0 * len(values)))
@@ -58,10 +59,6 @@ def gains(
         else None,
         "signals": rows,
     }
-
-
-def _varies(values: Array) -> bool:
-    return len(np.unique(values[np.isfinite(values)])) > 1
 
 
 def _centered(values: Array, among: Mask) -> Array:

@@ -21,7 +21,7 @@ from suffice.results.as_json import as_json
 from suffice.results.table import Cell, Column, Described, Table, Value, table_of
 from suffice.results.tabular import Tabular
 from suffice.signals.signal_table import SignalTable
-from suffice.stats.intervals import Interval, percentile_interval, resampled_means
+from suffice.stats.intervals import percentile_interval, resampled_means
 from suffice.stats.quality import (
     equal_size_edges,
     expected_calibration_error,
@@ -128,7 +128,6 @@ class CalibratorStudy(Tabular):
     results: tuple[Mapping[str, Any], ...]
 
     def tables(self) -> tuple[Table]:
-        """Return the table of calibrators by the quality of their probabilities."""
         first = self.results[0]
 
         def against_first(score: Mapping[str, Any]) -> Value:
@@ -160,7 +159,6 @@ class CalibratorStudy(Tabular):
         return (table_of("calibrators", self.results, described, title),)
 
     def to_json(self) -> dict[str, Any]:
-        """Return strict JSON: the scores of every kind."""
         return {
             "traces": self.source,
             "version": VERSION,
@@ -224,22 +222,13 @@ def _probability_scores(predictions: Sequence[Array], data: FitData) -> list[dic
     scores, drawn = means[:-1] / means[-1], draws[:, :-1] / draws[:, -1:]
     return [
         {
-            "brier": brier,
-            "delta_brier": delta,
+            "brier": percentile_interval(float(scores[kind]), drawn[:, kind]),
+            "delta_brier": percentile_interval(
+                float(scores[kind] - scores[0]), drawn[:, kind] - drawn[:, 0]
+            ),
             "log_loss": log_loss(values[usable], em[usable]),
             "ece": expected_calibration_error(values[usable], em[usable]),
             "rows": int(usable.sum()),
         }
-        for values, (brier, delta) in zip(predictions, _against_first(scores, drawn), strict=True)
-    ]
-
-
-def _against_first(values: Array, draws: Array) -> list[tuple[Interval, Interval]]:
-    """Return each value's interval, and that of its difference from the first on the same draws."""
-    return [
-        (
-            percentile_interval(float(value), draws[:, number]),
-            percentile_interval(float(value - values[0]), draws[:, number] - draws[:, 0]),
-        )
-        for number, value in enumerate(values)
+        for kind, values in enumerate(predictions)
     ]

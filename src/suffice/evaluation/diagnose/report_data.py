@@ -43,7 +43,6 @@ _KNOWN = frozenset({*_TEXTS, *_NUMBERS, "bounds", "fell_back", "seed", "bounded"
 
 
 def guarantees(result: ReplayResult) -> tuple[dict[str, Any], ...]:
-    """Return the promises of replayed policies, in the replay's order."""
     return tuple(
         _guarantee(one.name, one.policy.facts, result.source)
         for one in result.policies
@@ -114,8 +113,6 @@ PARTS: tuple[str, ...] = tuple(name for name in _PARTS if name != "types")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartsSettings:
-    """The wanted parts, by the names of :data:`PARTS`."""
-
     parts: tuple[str, ...] = field(default_factory=lambda: PARTS)
     search: SearchSettings | None = None
     confidence: str | None = None
@@ -226,8 +223,6 @@ class PolicyStop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionStory:
-    """A recorded question with every policy's stop."""
-
     record: QuestionRecord
     scores: Mapping[str, Array]
     signals: Mapping[str, Array]
@@ -237,8 +232,6 @@ class QuestionStory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportData:
-    """All contents of a report."""
-
     result: ReplayResult
     stories: tuple[QuestionStory, ...]
     left_out: int
@@ -251,7 +244,6 @@ class ReportData:
 def report_data(
     traces: TraceSet | Measures, result: ReplayResult, parts: ReportParts | None = None
 ) -> ReportData:
-    """Gather the contents of a report on a replay of ``traces``."""
     measures = Measures.of(traces).by(result.metric.name)
     record, scored = measures.traces, measures.scores(result.f1_kind)
     names = given_signals(record)

@@ -89,7 +89,6 @@ def separations(
 
 
 def figures_of(rows: Rows) -> Figures:
-    """Return signed d and AUROC of the rows."""
     n_questions = int(rows.questions.max(initial=0)) + 1
     resampled, once = ResampledD(rows, n_questions), np.ones((n_questions, 1))
     return float(resampled(once)[0]), auroc(rows.sign * rows.values, rows.right)
@@ -171,8 +170,6 @@ _ENOUGH = 10  # rounds that tell later rounds from earlier ones
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """A warning about a signal: its kind, and its meaning and remedy in words."""
-
     kind: FlagKind
     message: str
 
@@ -180,7 +177,6 @@ class Flag:
 def signal_flags(
     traces: TraceSet | Measures, names: Iterable[str], *, tune_split: str = FIT_SPLIT
 ) -> dict[str, tuple[Flag, ...]]:
-    """Return the warnings about each named signal."""
     names = tuple(dict.fromkeys(names))
     measures = Measures.of(traces)
     record, table = measures.traces, measures.signals(names)
@@ -297,7 +293,6 @@ def _running_mean(values: Array) -> Array:
 
 
 def _last_defined(values: Array) -> Array:
-    """Return the newest defined value of rounds 1..t."""
     newest = values.copy()
     for t in range(1, values.shape[1]):
         newest[:, t] = np.where(np.isnan(values[:, t]), newest[:, t - 1], values[:, t])
@@ -313,7 +308,6 @@ _OVER_ALL_ROUNDS: Mapping[str, Callable[[Array], Array]] = {
 
 
 def _later_statistics(values: Array) -> Iterator[tuple[str, Array, Array]]:
-    """Yield a statistic's name, its value from later rounds, and from rounds 1..t."""
     after = np.pad(values[:, 1:], ((0, 0), (0, 1)), constant_values=np.nan)
     yield "next value", after, values
     for name, running in _OVER_ALL_ROUNDS.items():

@@ -66,14 +66,11 @@ class Diagnostics(Tabular):
         return list(self.parts)[-1]
 
     def area(self, signal: Mapping[str, Any]) -> Estimate:
-        """Return a signal's AUROC on the last part."""
         area: Estimate = signal["parts"][self.last]["auroc"]
         return area
 
     @property
     def by_use(self) -> tuple[Mapping[str, Any], ...]:
-        """The signals by use, then by AUROC."""
-
         def key(signal: Mapping[str, Any]) -> tuple[int, float]:
             return USES.index(signal["use"]), -(self.area(signal).estimate or 0.0)
 
@@ -81,7 +78,6 @@ class Diagnostics(Tabular):
 
     @property
     def verdict(self) -> str:
-        """The signals that tell right from wrong answers, in sentences."""
         by_use = {use: [one["name"] for one in self.by_use if one["use"] == use] for use in USES}
         useful, part = by_use["useful"], self.last
         where = "all questions" if part == ALL_QUESTIONS else f"split {part}"
@@ -104,11 +100,9 @@ class Diagnostics(Tabular):
         return f"{said} {'Of the others' if useful else 'Of these'}: {others}." if others else said
 
     def tables(self) -> tuple[Table, ...]:
-        """Return tables of AUROC and d, by round, type and value; the most useful signals first."""
         return tuple(signal_tables(replace(self, signals=self.by_use)))
 
     def to_json(self) -> dict[str, Any]:
-        """Return strict JSON, null where undefined."""
         return {**fields_as_json(self), "version": VERSION}
 
 
@@ -261,7 +255,6 @@ def _share(some: Mask, of: Mask) -> float:
 
 
 def _concentration(distinct: Array, counts: NDArray[np.int64]) -> dict[str, float] | None:
-    """Return the entropy of a signal of few values, its mode and the mode's share."""
     if not 0 < len(distinct) <= _MOST_VALUES:
         return None
     shares = counts / counts.sum()
@@ -273,7 +266,6 @@ def _concentration(distinct: Array, counts: NDArray[np.int64]) -> dict[str, floa
     }
 
 
-# --- overconfidence ------------------------------------------------------------------------------
 def calibrated_margins(measures: Measures, tune_split: str) -> tuple[Array, str | None]:
     """Return P(EM = 1 | margin), (n_questions, n_rounds), out of fold on tune; or the reason for none."""
     tune = measures.traces.in_split(tune_split)
@@ -372,7 +364,6 @@ _DRIFT = replace(estimate_column("drift", "drift", signed=True), drop=1)
 
 
 def use_cell(use: Use) -> Cell:
-    """Return the cell of a use; empty if it is unknown."""
     shown = "" if use == "unknown" else use
     return Cell(use, shown, _TONES.get(use))
 

@@ -32,16 +32,12 @@ from suffice.trace.rounds.records import POLICY_STOP
 
 @dataclass(frozen=True, slots=True)
 class Resampling:
-    """Number and seed of resamples."""
-
     resamples: int = 1000
     seed: int = 42
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerSetResult:
-    """Coverage, size and answer rate of a policy's answer sets."""
-
     alpha: float
     sets: tuple[AnswerSet, ...] = field(metadata={"json": None})
     coverage: Interval | None
@@ -52,7 +48,6 @@ class AnswerSetResult:
     notes: tuple[str, ...] = field(default=(), metadata={"json": None})
 
     def to_json(self, question_ids: Sequence[str] | None = None) -> dict[str, Any]:
-        """Return its part of an entry of ``replay --json``; with ids also the set of every question."""
         entry = {
             **fields_as_json(self),
             "coverage": None if self.coverage is None else self.coverage.estimate,
@@ -111,7 +106,6 @@ class AnswerRounds:
         return self.rounds[np.arange(len(stops)), stops - 1]
 
     def returned(self, scored: Outcomes) -> Outcomes:
-        """Return the outcomes of stopping after each round."""
         if self.reads is None:
             return scored
         columns = self.rounds.astype(np.intp) - 1
@@ -172,7 +166,6 @@ def answer_notes(
     chooses: Mapping[str, bool],
     policies: Mapping[str, StopPolicy | None] = MappingProxyType({}),
 ) -> Sequence[str]:
-    """Note an answer other than the stop's."""
     if choice.rule == "latest":
         own = {
             name: choice.or_own(policy.needs.returns)
@@ -224,7 +217,6 @@ class Range:
 
     @property
     def with_error(self) -> str | None:
-        """Its interval in words, in percent."""
         return None if self.interval is None else "-".join(map(percent, self.interval))
 
     def shown(self, *, share: bool) -> str:
@@ -264,7 +256,6 @@ class CutRecord:
 
     @classmethod
     def of(cls, measures: Measures, seen: Seen, weights: Weights) -> CutRecord | None:
-        """Return the counts of a record; ``None``: no question was cut."""
         if measures.seen is None:
             return None
         return cls(
@@ -299,7 +290,6 @@ class Reader:
     draws: Resampling = field(default_factory=Resampling)
 
     def read(self, scored: Outcomes, wanted: Stops, book: CostBook, reads: CostReads) -> AtStops:
-        """Return the scores and costs of wanted stop rounds."""
         stops, seen = self.seen.stops(wanted), self.seen.of(scored)
         paid, floors = book.at_stops(reads), book.at_least(reads)
         read = {name: self.score(scored, name, stops) for name in SCORES}
@@ -404,7 +394,6 @@ class Reader:
 
 
 def cut_notes(record: CutRecord | None, past: Mapping[str, PastCuts | None]) -> Iterable[str]:
-    """Yield notes on figures past cuts, by the policies' labels."""
     if record is None:
         return
     if record.explored:

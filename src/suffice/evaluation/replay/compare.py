@@ -68,22 +68,17 @@ def _fitting(candidate: NamedPolicy) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Comparison(Tabular):
-    """A replay and the measures of its questions."""
-
     measures: Measures
     result: ReplayResult
 
     @property
     def traces(self) -> TraceSet:
-        """The record of the questions."""
         return self.measures.recorded
 
     def tables(self) -> tuple[Table, ...]:
-        """Return the tables of the replay."""
         return self.result.tables()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON of the replay."""
         return self.result.to_json()
 
 
@@ -128,7 +123,10 @@ def compare(
     notes += [candidate.note for candidate in built if candidate.note]
     usual = not settings.policies and not settings.rules
     if usual and not any(candidate.adaptive for candidate in built):
-        notes.append(_NONE_ADAPTIVE)
+        notes.append(
+            "none of these policies reads answers or evidence, so they cannot show whether looping pays; "
+            "add a rule: --stop-when 'answer_repeats and not abstained', in Python rules=[TEXT]"
+        )
     for candidate in built:
         if candidate.policy is not None:
             facts = candidate.policy.facts
@@ -141,12 +139,6 @@ def compare(
         [*chosen.notes(settings.metric), *notes, *_agreement_notes(built)],
     )
     return Comparison(measures=chosen, result=replace(result, left_out=left_out))
-
-
-_NONE_ADAPTIVE = (
-    "none of these policies reads answers or evidence, so they cannot show whether looping pays; "
-    "add a rule: --stop-when 'answer_repeats and not abstained', in Python rules=[TEXT]"
-)
 
 
 def _with_baseline(

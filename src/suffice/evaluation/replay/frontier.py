@@ -15,8 +15,6 @@ from suffice.stats.units import Array, Mask
 
 
 class PairedIntervals:
-    """Paired intervals of all candidates over the labeled questions."""
-
     def __init__(
         self,
         names: Sequence[str],
@@ -97,7 +95,6 @@ def _interval(values: Array) -> Interval | None:
 
 
 def _within(found: Interval, least: float) -> Interval:
-    """Clip an interval of scores, or of differences, to possible values."""
     low, high = np.clip([found.low, found.high], least, 1.0).tolist()
     return replace(found, low=low, high=high)
 
@@ -148,7 +145,6 @@ class AgainstFixed:
 
     @property
     def pays(self) -> bool:
-        """Whether the policy is significantly better than every fixed budget."""
         return self.gain.low > 0
 
     @property
@@ -167,7 +163,6 @@ class BestMix:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The name of each row's best."""
         return tuple(
             f"fixed-{low + 1}" if low == high else f"fixed-{low + 1}/{high + 1}"
             for low, high in zip(self.low.tolist(), self.high.tolist(), strict=True)

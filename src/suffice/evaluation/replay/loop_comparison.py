@@ -12,7 +12,7 @@ from suffice.costs.usage import COSTS, TOKENS, CostReads
 from suffice.errors import UsageError, counted
 from suffice.evaluation.settings import ScoredSettings
 from suffice.measures.measures import Measures, Traces
-from suffice.results.table import Column, Kind, Table
+from suffice.results.table import Column, Described, Kind, Table, table_of
 from suffice.results.tabular import Tabular
 from suffice.scoring import F1Kind, Metric
 from suffice.stats.intervals import Interval, percentile_interval, resampled_means
@@ -48,13 +48,12 @@ class LoopComparison(Tabular):
     differs: Mapping[str, tuple[Any, Any]]
 
     def to_json(self) -> dict[str, Any]:
-        """Return strict JSON; scores are fractions in [0, 1]."""
         return {**Tabular.to_json(self), "metric": self.metric.name}
 
     def tables(self) -> tuple[Table, ...]:
-        """Return the score, the costs, and how the loops differ."""
-        scores = _columns(self.metric.label, kind="percent", change="points")
-        costs = _columns("cost a question", kind="number", change="number")
+        label = self.metric.label
+        scores = _described(label, kind="percent", change="points")
+        costs = _described("cost a question", kind="number", change="number")
         first, second = self.sources
         alone = [
             f"{counted(count, 'question')} of {source} left out, not in the other or without a score."
@@ -67,7 +66,7 @@ class LoopComparison(Tabular):
         ]
         notes = [
             f"First: {first}. Second: {second}. {counted(self.questions, 'question')} of both, each loop at "
-            f"its last recorded round. {self.metric.label} in percent, costs as run, means per question. "
+            f"its last recorded round. {label} in percent, costs as run, means per question. "
             "Brackets are 95% intervals of paired resamples.",
             *alone,
             f"The runs differ in: {'; '.join(run)}."
@@ -75,22 +74,21 @@ class LoopComparison(Tabular):
             else "The runs say the same of themselves.",
         ]
         return (
-            Table(name="loops", columns=scores, rows=[_row(self.score)]),
-            Table(name="costs", columns=costs, rows=[*map(_row, self.costs)], notes=notes),
+            table_of("loops", [self.score], scores),
+            table_of("costs", self.costs, costs, notes=notes),
         )
 
 
-def _columns(what: str, *, kind: Kind, change: Kind) -> tuple[Column, ...]:
-    return (
-        Column(name="quantity", head=what),
-        Column(name="first", kind=kind),
-        Column(name="second", kind=kind),
-        Column(name="difference", kind=change, interval=True, signed=True, head="change [95%]"),
+def _described(what: str, *, kind: Kind, change: Kind) -> tuple[Described, ...]:
+    changed = Column(
+        name="difference", kind=change, interval=True, signed=True, head="change [95%]"
     )
-
-
-def _row(one: Quantity) -> list[Any]:
-    return [one.label, one.first, one.second, one.difference]
+    return (
+        ("label", Column(name="quantity", head=what)),
+        ("first", Column(name="first", kind=kind)),
+        ("second", Column(name="second", kind=kind)),
+        ("difference", changed),
+    )
 
 
 def compare_loops(

@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,6 @@ _NAME_WIDTH = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MacroPolicy:
-    """A policy's means over the sets, with equal weights."""
-
     name: str
     metric: Metric = field(metadata={"json": None})
     other: float = field(metadata={"json": "{other}"})
@@ -42,7 +41,6 @@ class MacroPolicy:
     label: str = field(metadata={"json": None})
 
     def to_json(self) -> dict[str, Any]:
-        """Strict JSON; the score apart from its interval."""
         names = {**self.metric.names, "other": self.metric.key(self.metric.beside)}
         return {**fields_as_json(self, names), names["metric"]: self.score.estimate}
 
@@ -61,11 +59,9 @@ class MacroResult(Tabular):
 
     @property
     def frontier(self) -> list[tuple[float, float]]:
-        """Mean rounds and mean score of the fixed budgets."""
         return sorted((one.mean_rounds, one.score.estimate) for one in self.policies if one.fixed)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry ``macro`` of ``replay --json``."""
         return {
             "sets": [
                 {"traces": source, "labelled": count}
@@ -79,27 +75,18 @@ class MacroResult(Tabular):
         }
 
     def tables(self) -> tuple[Table]:
-        """Return the table of policies over all sets and in each set."""
         metric, other = self.metric, self.metric.beside
-        label = metric.label
+        label, percent = metric.label, partial(Column, kind="percent")
+        change = partial(Column, kind="points", interval=True)
         columns = (
             Column(name="policy", most=_NAME_WIDTH),
-            Column(name=metric.key(other), kind="percent", head=metric.head(other)),
-            Column(name=metric.name, kind="percent", interval=True, head=f"{label} [95%]"),
+            percent(name=metric.key(other), head=metric.head(other)),
+            percent(name=metric.name, interval=True, head=f"{label} [95%]"),
             Column(name="mean_rounds", kind="number", digits=2, head="rounds"),
-            Column(
-                name=f"delta_{metric.name}",
-                kind="points",
-                interval=True,
-                head=f"delta {label} [95%]",
-            ),
-            Column(name="over_fixed", kind="points", interval=True, head="over fixed-k [95%]"),
+            change(name=f"delta_{metric.name}", head=f"delta {label} [95%]"),
+            change(name="over_fixed", head="over fixed-k [95%]"),
             *(
-                Column(
-                    name=f"{metric.name}_set_{number}",
-                    kind="percent",
-                    head=f"{label} in\nset {number}",
-                )
+                percent(name=f"{metric.name}_set_{number}", head=f"{label} in\nset {number}")
                 for number in range(1, len(self.sources) + 1)
             ),
         )

@@ -113,14 +113,12 @@ class NamedPolicy:
 
     @classmethod
     def of(cls, policy: StopPolicy, name: str, max_rounds: int | None = None) -> NamedPolicy:
-        """Return a policy under a name."""
         return cls(
             name=name, kind=policy.kind, preset=policy.preset, policy=policy, max_rounds=max_rounds
         )
 
     @property
     def adaptive(self) -> bool:
-        """Whether it decides by signals."""
         return self.policy is not None and bool(self.policy.specs)
 
     @property
@@ -133,8 +131,6 @@ class NamedPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedPolicy:
-    """A name and the function that builds its policy, or raises if the record does not allow it."""
-
     name: str
     build: Callable[[], NamedPolicy]
 
@@ -240,7 +236,6 @@ def measure_together(
 
 
 def numbered(built: Sequence[NamedPolicy]) -> tuple[NamedPolicy, ...]:
-    """Number repeated names and labels."""
     paths: dict[str, set[str | None]] = {}
     for candidate in built:
         paths.setdefault(candidate.label, set()).add(candidate.file)
@@ -267,7 +262,6 @@ def _numbered(name: str, count: int) -> str:
     return name if count == 1 else f"{name}#{count}"
 
 
-# --- names ---------------------------------------------------------------------------------------
 def _asked(measures: Measures, name: Wanted, fitted: Callable[..., NamedPolicy]) -> AskedPolicy:
     if isinstance(name, Path):
         name = str(name)
@@ -287,7 +281,13 @@ def _asked(measures: Measures, name: Wanted, fitted: Callable[..., NamedPolicy])
     if names_policy_file(name):
         read = replace(_of_policy(load_policy(name)), file=name, label=Path(name).name)
         return AskedPolicy(name=read.label, build=lambda: read)
-    raise UsageError(_unknown(name))
+    known = (*ORACLES, CLOSED_BOOK, *nameable_methods())
+    near = did_you_mean(name, [*known, *(f"{method}-corrected" for method in known), "fixed-3"])
+    raise UsageError(
+        f"unknown policy {name!r}{near or ';'} known: fixed-K, {', '.join(known)} (a method also as "
+        "NAME-corrected), or a policy file (.json). A rule's text goes to --stop-when, in Python to "
+        "rules=[...]"
+    )
 
 
 def _oracle(measures: Measures, name: str) -> NamedPolicy:
@@ -323,9 +323,17 @@ def _fitted(
     preset: Preset,
 ) -> NamedPolicy:
     if preset in method.fitted:
-        measures = fit_on
-        if not method.can_read(measures.traces):
-            raise UsageError(_unfitted(measures.traces, method))
+        measures, traces = fit_on, fit_on.traces
+        if not method.can_read(traces):
+            splits = " or ".join(" and ".join(map(repr, sorted(read))) for read in method.reads)
+            first = sorted(method.reads[0])
+            shares = [*(f"{split}={0.4 / len(first):g}" for split in first), f"{EVAL_SPLIT}=0.6"]
+            raise UsageError(
+                f"it must be fitted, and {traces.origin.source} has no questions in split {splits}; "
+                f"{traces.how_to_split(','.join(shares))}, fit it on another record with --fit-on "
+                f"OTHER_TRACES (in Python fit_on=), or type suffice fit {method.name} OTHER_TRACES --out "
+                "policy.json and pass --policy policy.json"
+            )
     takes = {field.name for field in fields(method.settings(preset))}
     chosen_by = f1_kind if "f1_kind" in takes else None
     fitted = fit_method(method.name, measures, preset, FIT_SPLIT, run=run, f1_kind=chosen_by)
@@ -334,25 +342,3 @@ def _fitted(
         others = " or ".join(f"{name}-{other}" for other in method.presets if other != preset)
         note = f"{name} is its {preset} preset; suffice fit {name} writes {others} by default"
     return NamedPolicy(name=name, kind=fitted.kind, preset=preset, policy=fitted, note=note)
-
-
-def _unfitted(traces: TraceSet, method: Method) -> str:
-    splits = " or ".join(" and ".join(map(repr, sorted(read))) for read in method.reads)
-    first = sorted(method.reads[0])
-    shares = ",".join([*(f"{name}={0.4 / len(first):g}" for name in first), f"{EVAL_SPLIT}=0.6"])
-    return (
-        f"it must be fitted, and {traces.origin.source} has no questions in split {splits}; "
-        f"{traces.how_to_split(shares)}, fit it on another record with --fit-on OTHER_TRACES (in Python "
-        f"fit_on=), or type suffice fit {method.name} OTHER_TRACES --out policy.json and pass --policy "
-        "policy.json"
-    )
-
-
-def _unknown(name: str) -> str:
-    known = (*ORACLES, CLOSED_BOOK, *nameable_methods())
-    near = did_you_mean(name, [*known, *(f"{method}-corrected" for method in known), "fixed-3"])
-    return (
-        f"unknown policy {name!r}{near or ';'} known: fixed-K, {', '.join(known)} (a method also as "
-        "NAME-corrected), or a policy file (.json). A rule's text goes to --stop-when, in Python to "
-        "rules=[...]"
-    )

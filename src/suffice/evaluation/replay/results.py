@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -89,12 +90,10 @@ class PolicyResult:
 
     @property
     def adaptive(self) -> bool:
-        """Whether it decides by signals."""
         return self.policy is not None and bool(self.policy.specs)
 
     @property
     def score(self) -> float | None:
-        """The score of the comparison."""
         value: float | None = getattr(self, self.metric.score)
         return value
 
@@ -104,7 +103,6 @@ class PolicyResult:
         return None if self.confidence is None else int(np.isnan(self.confidence).sum())
 
     def paid(self, cost: str, form: Callable[[float | None], str] = amount) -> str:
-        """Return a mean cost or its range as a text."""
         if (ranged := self.at_stops.ranges.get(cost)) is not None:
             return ranged.shown(share=False)
         return form(self.mean_rounds if cost == _ROUNDS else self.costs.get(cost))
@@ -119,7 +117,6 @@ class PolicyResult:
         return {number: int(n) if float(n).is_integer() else n for number, n in told if n}
 
     def to_json(self, question_ids: Sequence[str] | None = None) -> dict[str, Any]:
-        """Return the entry of ``replay --json``; with ids also the stop round of every question."""
         entry = {
             **self.metric.unknown,
             **fields_as_json(self, self.metric.names),
@@ -184,27 +181,22 @@ class ReplayResult(Tabular):
     cut: CutRecord | None = field(default=None, metadata=_ELSEWHERE)
 
     def policy(self, name: str) -> PolicyResult:
-        """Return the policy of a name."""
         return next(policy for policy in self.policies if policy.name == name)
 
     @property
     def draws(self) -> str:
-        """The draws of its intervals, in words."""
         return draws_in_words(self.labelled)
 
     @property
     def labels(self) -> dict[str, str]:
-        """Labels of the policies in tables, by name."""
         return {policy.name: policy.label for policy in self.policies}
 
     @property
     def baseline_label(self) -> str:
-        """Label of the baseline in tables."""
         return self.labels.get(self.baseline, self.baseline)
 
     @property
     def verdict(self) -> str:
-        """Whether adaptive policies pay here, in sentences."""
         adaptive = [policy for policy in self.policies if policy.adaptive]
         if not adaptive:
             return "Not tested: no policy here reads answers or evidence to decide."
@@ -224,7 +216,6 @@ class ReplayResult(Tabular):
         return f"{_by_agreement(self.metric)}No policy is significantly better than {at}."
 
     def saving(self, policy: PolicyResult) -> str:
-        """Say a policy's saving and score against the full budget."""
         mean = policy.paid(_ROUNDS, decimal)
         rounds = f"stops after {mean} rounds on average, of {self.max_rounds}"
         name = self.cost.name
@@ -254,7 +245,6 @@ class ReplayResult(Tabular):
         return float(np.mean(widths)) / 2 if widths else None
 
     def to_json(self, *, per_question: bool = False) -> dict[str, Any]:
-        """Return the document of ``replay --json``: strict JSON, null where undefined."""
         ids = self.question_ids if per_question else None
         spent = any(policy.costs.get("joules") is not None for policy in self.policies)
         return {
@@ -295,42 +285,32 @@ class ReplayResult(Tabular):
         return tuple(table for table in tables if table is not None)
 
     def plotted(self) -> Plot:
-        """Plot score against cost, with a line through the fixed budgets."""
         cost = "mean_rounds" if self.cost.name == _ROUNDS else self.cost.name
         return Plot(table=self.table, x=cost, y=self.metric.key(self.metric.score), line="fixed-")
 
     def _columns(self) -> Iterator[tuple[str, Column]]:
         """The columns, each behind what it shows; that of the cost asked for is left out last."""
         metric, label, cost = self.metric, self.metric.label, self.cost.name
+        number = partial(Column, kind="number", digits=2)
+        change = partial(Column, kind="points", interval=True)
         for score, rank in _SCORES.items():
             head = metric.head(score).replace(" ", "\n")
             drop = 0 if score == metric.score else rank
             yield score, Column(name=metric.key(score), kind="percent", head=head, drop=drop)
-        yield (
-            "mean_rounds",
-            Column(name="mean_rounds", kind="number", digits=2, head="rounds", drop=2),
-        )
-        yield _CALLS, Column(name=_CALLS, kind="number", digits=2, head="calls", drop=4)
+        yield "mean_rounds", number(name="mean_rounds", head="rounds", drop=2)
+        yield _CALLS, number(name=_CALLS, head="calls", drop=4)
         if cost not in (_ROUNDS, _CALLS, *_TOKENS):
-            yield (
-                cost,
-                Column(name=cost, kind="number", head="\n".join(self.cost.head).strip(), drop=1),
-            )
+            head = "\n".join(self.cost.head).strip()
+            yield cost, Column(name=cost, kind="number", head=head, drop=1)
         for name, (head, drop) in _TOKENS.items():
             yield name, Column(name=name, kind="count", head=head, drop=1 if name == cost else drop)
         head = f"delta {label}\n[95%]"
-        yield (
-            "delta",
-            Column(name=f"delta_{metric.name}", kind="points", head=head, interval=True, drop=5),
-        )
+        yield "delta", change(name=f"delta_{metric.name}", head=head, drop=5)
         if not metric.agreement:  # the full budget agrees with itself
             name, head = f"retained_{metric.name}", f"{label}\nkept"
             yield "retained", Column(name=name, kind="percent", head=head, drop=9)
         head = "gain over\nfixed-k [95%]"
-        yield (
-            "frontier_gain",
-            Column(name="frontier_gain", kind="points", head=head, interval=True, drop=6),
-        )
+        yield "frontier_gain", change(name="frontier_gain", head=head, drop=6)
 
     def _value(self, policy: PolicyResult, name: str, column: Column) -> Value:
         if name == "delta" and policy.name == self.baseline and policy.delta is not None:
@@ -378,9 +358,7 @@ class ReplayResult(Tabular):
             yield f"Policy files: {'; '.join(told)}."
 
 
-# --- what a reader must know -------------------------------------------------------------------------
 def unscored_notes(unscored: Mapping[str, int], labelled: int, metric: Metric) -> list[str]:
-    """Note labeled questions without a known score, by the policies' labels."""
     named = [f"{name} ({count})" for name, count in unscored.items() if count]
     if not named:
         return []
@@ -392,7 +370,6 @@ def unscored_notes(unscored: Mapping[str, int], labelled: int, metric: Metric) -
 
 
 def policy_notes(policies: Sequence[PolicyResult], questions: int, metric: Metric) -> list[str]:
-    """Note replaced rounds, undefined confidences and figures left out."""
     notes = [
         f"{policy.label}: {counted(policy.beyond_record, 'question')} ended before the policy stopped; the "
         "last recorded round was taken"
@@ -423,7 +400,6 @@ def policy_notes(policies: Sequence[PolicyResult], questions: int, metric: Metri
 
 
 def short_cost(cost: float) -> str:
-    """Return a cost for a sentence."""
     return count(cost) if cost >= _MOST_WITH_DECIMALS else amount(cost)
 
 

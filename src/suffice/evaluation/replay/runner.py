@@ -70,8 +70,6 @@ def at_stop(values: Array, stops: NDArray[np.int16]) -> Array:
 
 
 class Runner:
-    """Replays candidates on the questions of ``measures``."""
-
     def __init__(
         self, measures: Measures, candidates: Sequence[NamedPolicy], settings: ComparisonSettings
     ) -> None:
@@ -107,7 +105,6 @@ class Runner:
         return closed_book_rounds(self.measures).costs(self._settings.cost_model)
 
     def run(self, candidate: NamedPolicy) -> Run:
-        """Return a candidate's stops, scores and costs."""
         if candidate.kind == CLOSED_BOOK:
             return self._closed_book(candidate)
         last = self.measures.traces.last_rounds
@@ -148,15 +145,10 @@ class Runner:
         return policy_reads(candidate.policy, budget)
 
     def unscored(self, run: Run) -> int:
-        """Return the number of labeled questions without a known score."""
         unknown = np.isnan(run.read.scores[self.scored.metric.score]) & self.scored.labelled
         if run.read.past is not None:
             unknown &= run.read.past.weights > 0
         return int(unknown.sum())
-
-    def beyond(self, run: Run) -> int:
-        """Return the number of questions that end before the wanted round."""
-        return int(((run.wanted > self.seen.last) & ~self.seen.cut).sum())
 
     def fixed_scores(self) -> Array:
         """Return the scores of fixed-1 .. fixed-R, (n_questions, n_rounds), NaN where unknown."""
@@ -363,7 +355,7 @@ def _result(run: Run, runner: Runner, intervals: PairedIntervals) -> PolicyResul
         stops=run.stops,
         answers=run.answers,
         weights=weights,
-        beyond_record=runner.beyond(run),
+        beyond_record=int(((run.wanted > runner.seen.last) & ~runner.seen.cut).sum()),
         metric=scored.metric,
         retained=score / full if score is not None and full else None,
         **intervals.of(name, adaptive=candidate.adaptive),

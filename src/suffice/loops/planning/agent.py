@@ -127,8 +127,6 @@ class PlanningSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRun:
-    """The steps of a run and how it ended."""
-
     steps: tuple[PlanStep, ...]
     outcome: PlanOutcome
 
@@ -138,26 +136,8 @@ class PlanningAgent:
 
     Candidates of a step depend on the seed, the task, the step and what the model was shown, not on
     the control: agents that saw the same are given the same candidates, and share replies in a cache.
-
-    Parameters
-    ----------
-    model
-        Drafts steps and the result.
-    control
-        When to retrieve.
-    retriever
-        Searches documents; ``None`` with a control that never retrieves.
-    settings
-        How plans are drafted.
-    detector
-        Finds contradictions; ``None``: the published markers.
-    ask
-        Asks the user; ``None``: an agent that wants to ask goes on without an answer.
-
-    Raises
-    ------
-    UsageError
-        If the control retrieves and there is no retriever, or its gate needs another detector.
+    ``detector`` finds contradictions (``None``: the published markers). ``ask`` asks the user; without it an
+    agent that wants to ask goes on without an answer.
     """
 
     def __init__(
@@ -194,11 +174,6 @@ class PlanningAgent:
         The run ends when the plan has the task's steps, when the gate says STOP, or after ``max_steps``
         decisions; then the model writes the result. An unreadable result is asked for again; if none can be
         read, the drafted steps are the plan.
-
-        Raises
-        ------
-        BackendError
-            If the model or the retriever fails.
         """
         ran = self.run_unless(threading.Event(), task, seed=seed)
         if ran is None:
@@ -237,7 +212,6 @@ class _Run:
             ended = "complete"
         return PlanRun(steps=tuple(steps), outcome=self._result(ended))
 
-    # --- a step -------------------------------------------------------------------------------
     def _step(self, number: int) -> PlanStep:
         self.usage = _NO_USAGE
         control = self.agent.control
@@ -266,7 +240,6 @@ class _Run:
         return replace(made, usage=self.usage)
 
     def _decide(self, candidates: Sequence[str], number: int) -> GateDecision:
-        """Return the gate's decision; without a gate every step is executed."""
         total = self.task.total_steps
         if self.gate is not None:
             return self.gate.act(candidates, self.plan, number, total)
@@ -279,7 +252,6 @@ class _Run:
         )
 
     def _carry_out(self, made: PlanStep, decision: GateDecision) -> PlanStep:
-        """Carry out a decision and return the step."""
         revise = self.gate is not None and self.gate.settings.revises
         best = next((candidate.text for candidate in made.candidates if candidate.text), "")
         action = decision.action
@@ -336,7 +308,6 @@ class _Run:
             passages=passages,
         )
 
-    # --- calls --------------------------------------------------------------------------------
     def _candidates(self, number: int) -> tuple[tuple[Candidate, ...], int]:
         """Draw K candidates, the empty ones again; also return the number drawn again."""
         wanted = self.agent.settings.candidates
@@ -401,7 +372,6 @@ class _Run:
         )
 
     def _retrieve(self, k: int, last: str) -> tuple[str, tuple[Passage, ...]]:
-        """Retrieve documents for the task and a step; every later prompt shows them."""
         parts = (self.task.goal, self.task.context, last)
         query = " ".join(part for part in parts if part)
         retriever = self.agent.retriever
@@ -449,14 +419,11 @@ class PlanJob:
 
     @property
     def key(self) -> PlanKey:
-        """The key of the run."""
         return self.task.id, self.agent.control.name, self.retriever, self.seed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRecorderSettings(SessionSettings):
-    """How a recording runs."""
-
     judge: Judge | None = None
 
 

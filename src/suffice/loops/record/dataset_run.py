@@ -51,8 +51,6 @@ _MAY_DIFFER = frozenset({"version", "sample"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """The settings of a recording."""
-
     dataset: str
     columns: Mapping[str, str] | None = None
     settings: LoopSettings = field(default_factory=CumulativeSettings)
@@ -240,7 +238,6 @@ def _run_document(
     }
 
 
-# --- one recording ----------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """One question to record. The gold record passes to the writer unread."""
@@ -252,8 +249,6 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecorderSettings(SessionSettings):
-    """How a recording runs."""
-
     concurrency: int = 8
     closed_book: Callable[[Question], Round] | None = None
     may_differ: frozenset[str] = frozenset({"version"})
@@ -269,7 +264,13 @@ def record(
     A BackendError or DataError fails its question alone, such as a prompt that is too long. A UsageError,
     such as a wrong key or model name, would affect every question and ends the run at once.
     """
-    _check_ids(tasks)
+    seen: set[str] = set()
+    for row, task in enumerate(tasks):
+        name = task.question.id
+        if not name or name in seen:
+            what = f"question id {name!r} appears twice" if name else "a question without an id"
+            raise DataError(f"{what}; every question needs its own", row=row, column="question_id")
+        seen.add(name)
     shard = settings.shard
     if shard is not None:
         tasks = [task for task in tasks if shard.holds(task.question.id)]
@@ -282,16 +283,6 @@ def record(
             record=partial(_record_of, pipeline, settings),
         )
         return record_all(tasks, recorder, writer, settings)
-
-
-def _check_ids(tasks: Sequence[Task]) -> None:
-    seen: set[str] = set()
-    for row, task in enumerate(tasks):
-        name = task.question.id
-        if not name or name in seen:
-            what = f"question id {name!r} appears twice" if name else "a question without an id"
-            raise DataError(f"{what}; every question needs its own", row=row, column="question_id")
-        seen.add(name)
 
 
 def _record_of(

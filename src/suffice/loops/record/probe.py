@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from suffice._version import VERSION
 from suffice.concurrency import width_of
@@ -28,6 +27,7 @@ from suffice.options import Option, settings_of
 from suffice.retrieval.corpus import read_corpus
 from suffice.retrieval.ranking import corpus_fingerprint
 from suffice.scoring import answer_form
+from suffice.stats.units import Mask
 from suffice.trace.durable import Shard
 from suffice.trace.rounds.reader import TraceInspection, inspect_traces, read_traces
 from suffice.trace.rounds.records import (
@@ -89,8 +89,6 @@ class ProbeSettings(AnswerSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbePlan:
-    """The calls that a probe will make."""
-
     questions: int
     rounds: int
     asked: int
@@ -121,17 +119,10 @@ def probe_traces(
     that are stored too. The run document is the record's own, with what was asked under ``derived``.
     Resumable, with the same ``out``: see :func:`suffice.loops.record.dataset_run.record`.
 
-    ``source`` is a Parquet file or a directory of them, and stays as it is. ``model`` answers as many
-    questions side by side as it says suit it; or it is what connects to one, called once nothing speaks
-    against asking. ``settings`` ``None``: the answer first and then its rating, without samples, in all
-    questions. ``corpus`` has the texts of recorded ids, see :func:`suffice.retrieval.corpus.read_corpus`.
-    ``skip_invalid`` leaves out what is invalid, and questions that cannot be asked: without a text, or with
-    passages whose texts are not known; else they are a DataError. ``shard``: its questions only, of those
-    that the settings choose. ``on_plan`` hears what will be asked, ``on_progress`` of every question.
-
-    Nothing to ask, an ``out`` that is a part of ``source`` or was written with other settings, or a model
-    that cannot be used as asked is a UsageError. If the first questions all fail, or the disk refuses, it
-    is a BackendError.
+    ``model`` may be a function that connects to one, called once nothing speaks against asking. ``corpus``
+    has the texts of recorded ids, see :func:`suffice.retrieval.corpus.read_corpus`. ``skip_invalid`` also
+    leaves out questions without a text, or with passages whose texts are not known; else they are a
+    DataError. ``shard``: its questions only, of those that the settings choose.
     """
     wanted = settings_of(ProbeSettings, settings)
     place, record = Path(out).resolve(), Path(source).resolve()
@@ -175,11 +166,21 @@ def probe_traces(
     with question_writer(out, run=run, kind=kind, shard=shard) as writer:
         if on_plan is not None:
             left = [task for task in tasks if prober.key(task) not in writer.done]
-            on_plan(_plan(left, wanted, left_out))
+            asked = sum(int(_asked(task, wanted).sum()) for task in left)
+            plan = ProbePlan(
+                questions=len(left),
+                rounds=sum(task.rows.num_rows for task in left),
+                asked=asked,
+                own=sum(int(task.own.sum()) for task in left),
+                blind=sum(int((_asked(task, wanted) & task.blind).sum()) for task in left),
+                calls=asked * (1 + wanted.samples),
+                left_out=left_out,
+            )
+            on_plan(plan)
         return record_all(tasks, prober, writer, session)
 
 
-def _asked(task: QuestionRows, settings: ProbeSettings) -> NDArray[np.bool_]:
+def _asked(task: QuestionRows, settings: ProbeSettings) -> Mask:
     return task.unanswered | (not settings.missing_only)
 
 
@@ -211,22 +212,6 @@ def _askable(
     return kept, {why: len(refused) for why, refused in left_out.items() if refused}
 
 
-def _plan(
-    tasks: Sequence[QuestionRows], settings: ProbeSettings, left_out: Mapping[str, int]
-) -> ProbePlan:
-    asked = sum(int(_asked(task, settings).sum()) for task in tasks)
-    return ProbePlan(
-        questions=len(tasks),
-        rounds=sum(task.rows.num_rows for task in tasks),
-        asked=asked,
-        own=sum(int(task.own.sum()) for task in tasks),
-        blind=sum(int((_asked(task, settings) & task.blind).sum()) for task in tasks),
-        calls=asked * (1 + settings.samples),
-        left_out=left_out,
-    )
-
-
-# --- asking ---------------------------------------------------------------------------------------
 def _redrafted(asked: Round, draft: Draft) -> Round:
     """Replace the round's answer by the draft; an answer of unknown cost stays paid for."""
     if asked.answer is None or asked.usage.answer_calls is not None:
@@ -249,7 +234,6 @@ def _run_document(
     settings: ProbeSettings,
     corpus: Sequence[Passage],
 ) -> dict[str, Any]:
-    """Return the record's run document with this probe as a further step."""
     runs = [dict(part.run) for part in inspection.parts]
     run = dict(inspection.traces.origin.run)
     step: dict[str, Any] = {

@@ -45,14 +45,11 @@ class RecordSummary:
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is left to record."""
         return not self.failed and not self.interrupted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSettings:
-    """How a recording runs."""
-
     run: Mapping[str, Any]
     concurrency: int = 1
     kept: KeptReplies | None = None
@@ -104,7 +101,6 @@ _Failure = BackendError | DataError
 
 
 def _passes(failure: _Failure) -> bool:
-    """Whether a later try may succeed."""
     return isinstance(failure, BackendError) and failure.passing
 
 
@@ -189,7 +185,6 @@ class _Session(Generic[_Task, _Record]):
 def _until_nothing_is_left(
     session: _Session[_Task, _Record], tasks: Sequence[_Task], concurrency: int
 ) -> bool:
-    """Do all tasks, and repeat passing failures; true if interrupted."""
     for pause_s in (*_PAUSES_S, 0.0):
         finished = session.finished
         if side_by_side(session, tasks, concurrency=concurrency):

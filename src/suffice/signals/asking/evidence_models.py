@@ -15,6 +15,7 @@ from suffice.errors import BackendError
 from suffice.signals.asking.whole_record import KeptEncoder, KeptEntailment, Measured, asking_rounds
 from suffice.signals.evidence import NO_ANSWER, PASSAGES_UNKNOWN, TEXT_UNKNOWN, one_line, seen_texts
 from suffice.signals.known_signals import UNDEFINED, share
+from suffice.stats.units import Array
 from suffice.trace.rounds.records import LoopView, Round
 
 EVIDENCE_SIGNALS = ("evidence_consistency", "evidence_consistency_max", "evidence_consistency_top1")
@@ -31,11 +32,11 @@ def encoded(encoder: Encoder, texts: Sequence[str]) -> NDArray[np.float32]:
     return vectors
 
 
-def unit_rows(vectors: NDArray[np.floating]) -> NDArray[np.float64]:
+def unit_rows(vectors: NDArray[np.floating]) -> Array:
     """Scale rows to length 1, in float64; a row of zeros stays."""
     exact = vectors.astype(np.float64)
     lengths = np.linalg.norm(exact, axis=1, keepdims=True)
-    cosines: NDArray[np.float64] = exact / np.where(lengths == 0.0, 1.0, lengths)
+    cosines: Array = exact / np.where(lengths == 0.0, 1.0, lengths)
     return cosines
 
 
@@ -136,20 +137,18 @@ ENTAILING = asking_rounds(
 _support = partial(
     share, needs=("passages",), undefined=(NO_ANSWER, PASSAGES_UNKNOWN, TEXT_UNKNOWN)
 )
-EVIDENCE_CONSISTENCY = _support(
+_consistency = partial(_support, asking=ENCODING)
+EVIDENCE_CONSISTENCY = _consistency(
     name="evidence_consistency",
     summary="similarity of the answer and the mean of the passages: (cosine + 1) / 2",
-    asking=ENCODING,
 )
-EVIDENCE_CONSISTENCY_MAX = _support(
+EVIDENCE_CONSISTENCY_MAX = _consistency(
     name="evidence_consistency_max",
     summary="similarity of the answer and the nearest passage: (cosine + 1) / 2",
-    asking=ENCODING,
 )
-EVIDENCE_CONSISTENCY_TOP1 = _support(
+EVIDENCE_CONSISTENCY_TOP1 = _consistency(
     name="evidence_consistency_top1",
     summary="similarity of the answer and the passage ranked first: (cosine + 1) / 2",
-    asking=ENCODING,
 )
 EVIDENCE_ENTAILMENT = _support(
     name="evidence_entailment",

@@ -61,7 +61,6 @@ def judge_tokens(usage: Usage, name: str) -> int | None:
 
 
 def _charged(traces: TraceSet, judging: Replies[Rating]) -> Mapping[str, list[Any]]:
-    """Add the judge's calls and tokens to the record's columns."""
     columns = {name: column_values(traces, name) for name in (*JUDGE_TOKENS, VERDICTS.calls)}
     for row, more in usages(judging).items():
         before = Usage(**{name: values[row] for name, values in columns.items()})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from suffice.contracts import Absence, ChatModel, Completion, Generation, GenerationRequest, Message
 from suffice.errors import UsageError, unknown_name
@@ -54,7 +54,6 @@ SEARCHES_LEFT = SignalSpec(
 
 
 def check_looks(names: Sequence[str]) -> None:
-    """Refuse a name that is no look."""
     for name in names:
         if name not in ASKED:
             raise UsageError(unknown_name("look", name, ASKED))
@@ -75,21 +74,21 @@ _SCALES: Sequence[Mapping[str, float]] = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LookSettings:
-    """Which looks are asked, and of how many samples each is made (0: of log-probabilities)."""
-
-    names: tuple[str, ...]
-    samples: int = 0
-    seed: int = 0
-
-
 def with_looks(
-    finished: Round, conversation: Conversation, model: ChatModel, settings: LookSettings
+    finished: Round,
+    conversation: Conversation,
+    model: ChatModel,
+    names: Sequence[str],
+    *,
+    samples: int = 0,
+    seed: int = 0,
 ) -> Round:
-    """Return the round with what the model says to each look, and the cost of asking."""
+    """Return the round with what the model says to each look, and the cost of asking.
+
+    Each is made of so many ``samples`` (0: of log-probabilities).
+    """
     values, replies = dict(finished.signals), []
-    for name in settings.names:
+    for name in names:
         values[name] = UNDEFINED
         if "{answer}" in ASKED[name] and not finished.answer_text.strip():
             continue
@@ -97,9 +96,9 @@ def with_looks(
         counts = name == SEARCHES_LEFT.name
         form = _NUMBER if counts else _YES_OR_NO
         reply = model.generate(
-            _request(one_turn_more(conversation, f"{asked} {form}", "Reply:"), settings)
+            _request(one_turn_more(conversation, f"{asked} {form}", "Reply:"), samples, seed)
         )
-        values[name] = _mean(_words(reply, model, sampled=settings.samples > 0), _SCALES[counts])
+        values[name] = _mean(_words(reply, model, sampled=samples > 0), _SCALES[counts])
         replies.append(reply)
     usage = replace(finished.usage, **_spent(replies))  # type: ignore[arg-type]
     if usage.latency_s is not None:
@@ -107,12 +106,10 @@ def with_looks(
     return replace(finished, signals=values, usage=usage)
 
 
-def _request(prompt: Conversation, settings: LookSettings) -> GenerationRequest:
-    if not settings.samples:
+def _request(prompt: Conversation, samples: int, seed: int) -> GenerationRequest:
+    if not samples:
         return GenerationRequest(prompt=prompt, max_tokens=1, top_logprobs=_TOP)
-    return GenerationRequest(
-        prompt=prompt, n=settings.samples, temperature=1.0, max_tokens=2, seed=settings.seed
-    )
+    return GenerationRequest(prompt=prompt, n=samples, temperature=1.0, max_tokens=2, seed=seed)
 
 
 def _spent(replies: Sequence[Generation]) -> dict[str, int | float | None]:
@@ -123,7 +120,6 @@ def _spent(replies: Sequence[Generation]) -> dict[str, int | float | None]:
 
 
 def _words(reply: Generation, model: ChatModel, *, sampled: bool) -> Mapping[str, float]:
-    """Return the weight of each word that the reply may begin with."""
     weights: defaultdict[str, float] = defaultdict(float)
     for completion in reply.completions:
         first = [(word, 1.0) for word in completion.text.split()[:1]]
@@ -133,7 +129,6 @@ def _words(reply: Generation, model: ChatModel, *, sampled: bool) -> Mapping[str
 
 
 def _mean(weights: Mapping[str, float], scale: Mapping[str, float]) -> float:
-    """Return the mean value of the words on the scale; NaN without any."""
     said = sum(weights[word] for word in scale)
     return sum(weights[word] * value for word, value in scale.items()) / said if said else UNDEFINED
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from suffice._optional import require
 from suffice.contracts import Encoder
@@ -22,6 +21,7 @@ from suffice.signals.asking.whole_record import (
     RoundQuestion,
     column_values,
 )
+from suffice.stats.units import Array, Mask
 from suffice.trace.rounds.records import LoopView, Round
 from suffice.trace.rounds.trace_set import TraceSet, with_column
 
@@ -32,7 +32,6 @@ DEFAULT_COSINE = 0.9
 
 
 def check_cosine(cosine: float) -> None:
-    """Refuse a cosine outside (0, 1]."""
     if not 0.0 < cosine <= 1.0:
         raise UsageError(
             f"the cosine that clusters samples must be above 0 and at most 1, found {cosine!r}; "
@@ -95,7 +94,7 @@ def _spellings(samples: Sequence[str]) -> dict[str, str]:
     }
 
 
-def _linked(unit: NDArray[np.float64], counts: Sequence[int], cut: float) -> list[int]:
+def _linked(unit: Array, counts: Sequence[int], cut: float) -> list[int]:
     """Return a label for each of two or more distinct answers, equal within a cluster."""
     # not a matrix product, which rounds a pair's cosine by how many there are
     distance = np.clip(1.0 - np.einsum("id,jd->ij", unit, unit), 0.0, 2.0)
@@ -141,7 +140,7 @@ def stated_clustering(traces: TraceSet) -> Mapping[str, Any] | None:
     return stated if isinstance(stated, dict) else None
 
 
-def rows_with(traces: TraceSet, name: str) -> NDArray[np.bool_]:
+def rows_with(traces: TraceSet, name: str) -> Mask:
     """Say in which rows the column is not null, (n_rows,)."""
     if name not in traces.table.column_names:
         return np.zeros(traces.table.num_rows, bool)
@@ -150,8 +149,6 @@ def rows_with(traces: TraceSet, name: str) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusteredTraces:
-    """Hold traces with clustered samples."""
-
     traces: TraceSet
     stated: Mapping[str, Any]
     before: int
@@ -159,7 +156,6 @@ class ClusteredTraces:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Count the rounds that were clustered now, before, or not at all."""
         return {
             **self.stated,
             "rounds": len(self.replies.by_row),

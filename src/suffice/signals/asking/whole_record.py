@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from suffice.concurrency import side_by_side, width_of
 from suffice.contracts import Encoder, Entailment
 from suffice.errors import BackendError, counted
+from suffice.stats.units import Array, Mask
 from suffice.trace.rounds.records import LoopView
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class KeptEntailment:
         self.concurrency: int = width_of(model)
         self._kept: _Kept[tuple[str, str], float] = _Kept(most)
 
-    def entailed(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+    def entailed(self, pairs: Sequence[tuple[str, str]]) -> Array:
         """Return the entailment probability of every (premise, conclusion), (len(pairs),)."""
         probabilities = self._kept.of(list(pairs), lambda new: self._model.entailed(new).tolist())
         return np.array([probabilities[pair] for pair in pairs], np.float64)
@@ -151,7 +152,7 @@ class Asking:
     name: str
     option: str
     who: str
-    ask: Callable[[TraceSet, Any, NDArray[np.bool_], OnProgress], Replies[Any]]
+    ask: Callable[[TraceSet, Any, Mask, OnProgress], Replies[Any]]
     values: Callable[[Any], Measured] = dict
     columns: Callable[[TraceSet, Any], Mapping[str, list[Any]]] = lambda _traces, _replies: {}
     summary: Callable[[Any], dict[str, Any]] = summary_of_values
@@ -172,9 +173,7 @@ def asking_rounds(
 ) -> Asking:
     """Describe a model that measures one round at a time; ``told`` are fields of :class:`Asking`."""
 
-    def ask(
-        traces: TraceSet, model: Any, wanted: NDArray[np.bool_], on_progress: OnProgress
-    ) -> Replies[Any]:
+    def ask(traces: TraceSet, model: Any, wanted: Mask, on_progress: OnProgress) -> Replies[Any]:
         kept = keeping(model)
         question = RoundQuestion(
             what=what,
@@ -187,17 +186,6 @@ def asking_rounds(
         return question.about(traces, wanted)
 
     return Asking(name=name, option=option, who=who, ask=ask, **told)
-
-
-def _questions(
-    traces: TraceSet, wanted: NDArray[np.bool_], columns: tuple[str, ...]
-) -> Iterator[_Rounds]:
-    """Yield for each question its wanted rounds as (row, view)."""
-    rows = count()
-    for views in traces.views(columns):
-        chosen = tuple((row, view) for view, row in zip(views, rows, strict=False) if wanted[row])
-        if chosen:
-            yield chosen
 
 
 @dataclass(slots=True, kw_only=True)
@@ -218,7 +206,7 @@ class RoundQuestion(Generic[_Reply]):
     _allowed: int = _GIVE_UP_AFTER
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def about(self, traces: TraceSet, wanted: NDArray[np.bool_]) -> Replies[_Reply]:
+    def about(self, traces: TraceSet, wanted: Mask) -> Replies[_Reply]:
         """Ask about every row where ``wanted`` (n_rows,) is true.
 
         Rounds of a question are asked in order. A failed call leaves its round without a value, and a later
@@ -226,7 +214,12 @@ class RoundQuestion(Generic[_Reply]):
         After an interrupt it stops too. In both cases it returns the replies so far.
         """
         self._planned = int(wanted.sum())
-        questions = _questions(traces, wanted, self.columns)
+        rows = count()
+        asked = (
+            tuple((row, view) for view, row in zip(views, rows, strict=False) if wanted[row])
+            for views in traces.views(self.columns)
+        )
+        questions = filter(None, asked)
         interrupted = side_by_side(self, questions, concurrency=self.concurrency)
         if interrupted:
             self.report()
@@ -245,7 +238,6 @@ class RoundQuestion(Generic[_Reply]):
         )
 
     def do(self, task: _Rounds, stop: threading.Event) -> _Batch[_Reply]:
-        """Ask about the rounds of one question."""
         replies: list[tuple[int, _Reply | BackendError]] = []
         for row, view in task:
             if stop.is_set():
@@ -267,7 +259,6 @@ class RoundQuestion(Generic[_Reply]):
         return replies
 
     def keep(self, results: Sequence[tuple[_Rounds, _Batch[_Reply]]], *, broken: bool) -> None:
-        """Store the replies."""
         del broken
         for row, reply in (answered for _, batch in results for answered in batch):
             if isinstance(reply, BackendError):
@@ -276,7 +267,6 @@ class RoundQuestion(Generic[_Reply]):
                 self._by_row[row] = reply
 
     def report(self) -> None:
-        """Report the progress."""
         self.on_progress(
             Asked(
                 what=self.what,

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from suffice.scoring import SPECIAL, F1Kind, ScoreName, answer_form, normalize_answer
 from suffice.signals.columns.arrays import NONE, Ragged, Texts, by_text, ranges
+from suffice.stats.units import Array, Mask
 
 _PUNCTUATION = string.punctuation.encode()
 _ARTICLES = ("", "a", "an", "the")
@@ -74,14 +75,14 @@ def instead(
 Positions = NDArray[np.int64]
 
 
-def contained(texts: pa.Array, part: Positions, whole: Positions) -> NDArray[np.bool_]:
+def contained(texts: pa.Array, part: Positions, whole: Positions) -> Mask:
     """Say whether one text contains the other, (n_pairs,); an empty part counts as not contained."""
     pairs = (texts.take(pa.array(of)).to_pylist() for of in (part, whole))
     within = (one != "" and one in other for one, other in zip(*pairs, strict=True))
     return np.fromiter(within, np.bool_, len(part))
 
 
-def f1_of_pairs(texts: pa.Array, first: Positions, second: Positions) -> NDArray[np.float64]:
+def f1_of_pairs(texts: pa.Array, first: Positions, second: Positions) -> Array:
     """Return :func:`suffice.scoring.token_f1` of every pair of normal forms, (n_pairs,), bit for bit."""
     used, place = np.unique(np.concatenate([first, second]), return_inverse=True)
     texts = texts.take(pa.array(used))
@@ -116,9 +117,6 @@ def _numbered(words: pa.Array, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.unique(times * many + codes, return_inverse=True)[1].reshape(-1)
 
 
-Array = NDArray[np.float64]
-
-
 def normal_forms(texts: pa.Array) -> pa.Array:
     """Apply :func:`suffice.scoring.normalize_answer` to every text, for :meth:`Texts.mapped`."""
     return without_articles(texts, normalize_answer.__wrapped__)
@@ -134,7 +132,6 @@ def answer_forms(texts: pa.Array) -> pa.Array:
     return pc.replace_with_mask(forms, nothing, left.cast(forms.type))
 
 
-# --- scores -----------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, eq=False)
 class GoldAnswers:
     """Hold the gold answers of all questions, end to end in ``texts``.
@@ -154,7 +151,7 @@ class GoldAnswers:
         return cls(Texts.of(lists.values.filter(said)), before[lists.offsets])
 
     @property
-    def labelled(self) -> NDArray[np.bool_]:
+    def labelled(self) -> Mask:
         """Say which questions have gold answers, (n_questions,)."""
         return np.diff(self.offsets) > 0
 
@@ -183,12 +180,12 @@ class ScoredAnswers:
         both = [answers.distinct, gold.texts.distinct.cast(answers.distinct.type)]
         self._forms = normal_forms(pa.concat_arrays(both))
         coded = Texts.of(self._forms).codes
-        self._same: NDArray[np.bool_] = coded[answer] == coded[golden]
+        self._same: Mask = coded[answer] == coded[golden]
         rows = np.flatnonzero(~self._same)
         keys = answer[rows] * len(self._forms) + golden[rows]
         _, place, other = np.unique(keys, return_index=True, return_inverse=True)
         said = pc.greater(pc.binary_length(self._forms), 0).to_numpy(zero_copy_only=False)
-        self._said: NDArray[np.bool_] = self._same & said[golden]
+        self._said: Mask = self._same & said[golden]
         self._other = other.reshape(-1)  # of the distinct pairs that are not equal
         self._answer, self._gold = answer[rows[place]], golden[rows[place]]
 

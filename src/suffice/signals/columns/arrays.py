@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from suffice.stats.units import Array, Mask
+
 Codes = NDArray[np.int64]
 NONE = -1  # the code of a null
 
@@ -32,10 +34,7 @@ class Texts:
     @classmethod
     def of(cls, column: pa.Array | pa.ChunkedArray) -> Texts:
         """Read a column of texts, dictionary-encoded or plain."""
-        if isinstance(column, pa.ChunkedArray):
-            column = column.combine_chunks()
-        if isinstance(column, pa.ChunkedArray):  # no chunk, or more than fits one
-            column = pa.concat_arrays([*column.chunks, pa.array([], column.type)])
+        column = _one_array(column)
         if not isinstance(column, pa.DictionaryArray):
             column = column.dictionary_encode()
         codes = pc.fill_null(column.indices, NONE).to_numpy(zero_copy_only=False)
@@ -59,7 +58,7 @@ class Texts:
         place = pc.index(self.distinct, pa.scalar(text, self.distinct.type)).as_py()
         return len(self.distinct) if place < 0 else int(place)
 
-    def take(self, rows: NDArray[np.bool_] | NDArray[np.integer]) -> Texts:
+    def take(self, rows: Mask | NDArray[np.integer]) -> Texts:
         """Return the texts of some rows; the distinct values stay."""
         return Texts(self.codes[rows], self.distinct)
 
@@ -82,7 +81,7 @@ class Ragged:
     """
 
     offsets: NDArray[np.int64]
-    valid: NDArray[np.bool_]
+    valid: Mask
     read: Callable[[str], pa.Array]
 
     @classmethod
@@ -125,7 +124,7 @@ class Ragged:
         """Return the values, or one of their fields, as texts."""
         return Texts.of(self.values if name is None else self.field(name))
 
-    def numbers(self, name: str | None = None) -> NDArray[np.float64]:
+    def numbers(self, name: str | None = None) -> Array:
         """Return the values, or one of their fields, as float64; NaN for a null."""
         values = self.values if name is None else self.field(name)
         return np.asarray(pc.cast(values, pa.float64()).to_numpy(zero_copy_only=False), np.float64)
@@ -147,7 +146,7 @@ def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays([*column.chunks, pa.array([], column.type)])
 
 
-def _shape(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _shape(array: pa.Array) -> tuple[NDArray[np.int64], Mask]:
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
     return offsets, pc.is_valid(array).to_numpy(zero_copy_only=False)
@@ -160,11 +159,11 @@ def ranges(begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int
 
 
 def by_length(
-    values: NDArray[np.float64],
+    values: Array,
     begins: NDArray[np.int64],
     ends: NDArray[np.int64],
-    statistic: Callable[[NDArray[np.float64]], NDArray[np.float64]],
-) -> NDArray[np.float64]:
+    statistic: Callable[[Array], Array],
+) -> Array:
     """Compute a statistic of each range of ``values``, (n_ranges,); NaN for an empty range.
 
     ``statistic`` takes ranges of one length as rows, (n, length). So numpy sums each as it sums it alone, bit
@@ -183,7 +182,7 @@ def by_length(
     return of_each
 
 
-def segment_sums(values: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
+def segment_sums(values: Array, offsets: NDArray[np.int64]) -> Array:
     """Sum every segment with one rounding, whatever the order, (n_segments,); 0 for an empty one.
 
     Segment i lies from ``offsets[i]`` to before ``offsets[i + 1]``; ``offsets`` (n_segments + 1,) never fall.
@@ -192,7 +191,7 @@ def segment_sums(values: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDA
     return np.array([math.fsum(values[start:end].tolist()) for start, end in bounds], np.float64)
 
 
-def segment_means(values: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
+def segment_means(values: Array, offsets: NDArray[np.int64]) -> Array:
     """Average every segment from its rounded sum, (n_segments,); NaN for an empty one."""
     lengths = np.diff(offsets)
     means = segment_sums(values, offsets)

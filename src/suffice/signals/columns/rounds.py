@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from suffice.signals.columns.answer_columns import normal_forms
 from suffice.signals.columns.arrays import Ragged, Texts
+from suffice.stats.units import Array, Mask
 from suffice.trace.lazy import LazyTable
 from suffice.trace.rounds.schema import SCHEMA
 from suffice.trace.rounds.trace_set import TraceSet
@@ -47,14 +48,13 @@ class RoundColumns:
         derived: _Derived = self._derived[derive]
         return derived
 
-    # --- rows ------------------------------------------------------------------------------------
     @cached_property
     def question(self) -> NDArray[np.int64]:
         """Return the number of each row's question, (n_rows,), from 0."""
         return np.repeat(np.arange(self.traces.n_questions), self.traces.last_rounds)
 
     @cached_property
-    def first(self) -> NDArray[np.bool_]:
+    def first(self) -> Mask:
         """Say which rows are a round 1, (n_rows,)."""
         first = np.ones(self.n_rows, bool)
         first[1:] = self.question[1:] != self.question[:-1]
@@ -72,16 +72,14 @@ class RoundColumns:
         earlier[self.first] = absent
         return earlier
 
-    def so_far(self, holds: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def so_far(self, holds: Mask) -> Mask:
         """Say for every row whether ``holds`` is true in this or an earlier round, (n_rows,)."""
         counts = np.cumsum(holds)
         return counts > (counts - holds)[self.first_row]
 
-    def undefined(self) -> NDArray[np.float64]:
-        """Return NaN for every row, to be filled."""
+    def undefined(self) -> Array:
         return np.full(self.n_rows, np.nan)
 
-    # --- columns ---------------------------------------------------------------------------------
     def texts(self, column: str) -> Texts:
         """Return a column of texts; all null if it is absent."""
         if column not in self._texts:
@@ -103,7 +101,7 @@ class RoundColumns:
         self._lists[column] = lists
         return lists
 
-    def numbers(self, column: str) -> NDArray[np.float64]:
+    def numbers(self, column: str) -> Array:
         """Return a column of numbers as float64, (n_rows,); NaN for null or an absent column."""
         cells = pc.cast(self._cells(column), "float64")
         return np.asarray(cells.to_numpy(), np.float64)
@@ -114,7 +112,7 @@ class RoundColumns:
         return pa.chunked_array([pa.nulls(self.n_rows, SCHEMA.field(column).type)])
 
     @property
-    def answered(self) -> NDArray[np.bool_]:
+    def answered(self) -> Mask:
         """Say in which rows the loop was asked for an answer, (n_rows,)."""
         return self.texts("answer").codes >= 0
 
@@ -172,7 +170,6 @@ class Listings:
 
 
 def listings(rounds: RoundColumns) -> Listings:
-    """Return the passages of the column ``passages``."""
     lists = rounds.lists("passages")
     ids = codes_of_ids(lists.field("id"))
     keys = rounds.question[lists.rows] * (int(ids.max(initial=0)) + 1) + ids
@@ -184,27 +181,19 @@ def codes_of_ids(ids: pa.Array) -> NDArray[np.int64]:
     return Texts.of(pc.fill_null(ids, "")).codes
 
 
-def added_nothing(rounds: RoundColumns) -> NDArray[np.bool_]:
+def added_nothing(rounds: RoundColumns) -> Mask:
     """Say which rows recorded passages of which none is new by id, (n_rows,)."""
     listed = rounds.once(listings)
     return np.where(listed.new == 0, listed.lists.valid, False)
 
 
-def unrecorded_so_far(rounds: RoundColumns) -> NDArray[np.bool_]:
+def unrecorded_so_far(rounds: RoundColumns) -> Mask:
     """Say which rows lack recorded passages in this or an earlier round, (n_rows,)."""
     return rounds.so_far(~rounds.lists("passages").valid)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GoldPassages:
-    """Count the gold passages of questions, (n_questions,), and mark the listed ones, (n_passages,)."""
-
-    named: NDArray[np.int64]
-    listed: NDArray[np.bool_]
-
-
-def gold_passages(rounds: RoundColumns) -> GoldPassages:
-    """Return the distinct gold passages that round 1 of each question names."""
+def gold_passages(rounds: RoundColumns) -> tuple[NDArray[np.int64], Mask]:
+    """Count the distinct gold passages named in round 1, (n_questions,); mark the listed, (n_passages,)."""
     named, listed = rounds.lists("gold_passage_ids"), rounds.once(listings)
     stated = rounds.first[named.rows] & named.values.is_valid().to_numpy(zero_copy_only=False)
     names = named.values.filter(pa.array(stated))
@@ -213,7 +202,5 @@ def gold_passages(rounds: RoundColumns) -> GoldPassages:
     rows = np.concatenate([named.rows[stated], listed.rows])
     keys = rounds.question[rows] * (int(codes.max(initial=0)) + 1) + codes
     wanted, firsts = np.unique(keys[: len(names)], return_index=True)
-    return GoldPassages(
-        np.bincount(rounds.question[rows[firsts]], minlength=rounds.traces.n_questions),
-        np.isin(keys[len(names) :], wanted),
-    )
+    counts = np.bincount(rounds.question[rows[firsts]], minlength=rounds.traces.n_questions)
+    return counts, np.isin(keys[len(names) :], wanted)

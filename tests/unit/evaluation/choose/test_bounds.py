@@ -125,7 +125,6 @@ def test_the_testing_half_decides_neither_what_is_tested_nor_the_order(only_fron
         )
         after = certify(learn, changed, full, asked)
         assert after.order.tolist() == before.order.tolist()
-        np.testing.assert_array_equal(after.learned_loss, before.learned_loss)
         assert after.tested_loss.tolist() != before.tested_loss.tolist()
 
 
@@ -155,7 +154,6 @@ def test_of_members_that_stop_alike_the_cheapest_is_tested() -> None:
         for h, s, c in zip((learn, tested), stops, costs, strict=True)
     ]
     outcome = certify(halves[0], halves[1], 3, settings(max_loss=0.5))
-    assert outcome.tests.duplicates == 2
     assert outcome.order.tolist() == [1]
     assert outcome.chosen == 1
 

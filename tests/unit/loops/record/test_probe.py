@@ -205,7 +205,7 @@ def test_passages_without_text_are_refused_filled_or_left_out(tmp_path: Path) ->
         probe_traces(source, out, ScriptedModel(reply))
     plans: list[ProbePlan] = []
     probe_traces(source, out, ScriptedModel(reply), skip_invalid=True, on_plan=plans.append)
-    assert plans[0].left_out == {"have passages without a text": 1}
+    assert plans[0].left_out == {"with passages without a text": 1}
     assert read_traces(out).question_ids == ("b",)
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text("".join(f'{{"id": "p{n}", "text": "fact p{n}"}}\n' for n in (1, 2, 3)))
