@@ -70,7 +70,6 @@ def test_a_newer_schema_another_kind_and_other_settings_are_refused(
         load_index(tmp_path, "bm25")
 
 
-VARIANTS: tuple[BM25Variant, ...] = ("okapi", "lucene")
 TEXTS = ["a red boat", "a green boat", "an old tree", "green leaves of an old green tree", ""]
 TEXT_PASSAGES = [Passage(id=str(i), title=f"T{i}", text=text) for i, text in enumerate(TEXTS)]
 

@@ -378,8 +378,8 @@ def search(traces: Traces, settings: SearchSettings) -> SearchResult:
     # those within the cap first, best objective first, then the cheaper, then the earlier
     keys = (np.arange(len(texts)), rounded_costs, -np.round(objective, _DIGITS), ~within)
     order = np.lexsort(keys).tolist()
-    alike = [*zip(on_tune.distinct()[1].tolist(), same[: len(texts)].tolist(), strict=True)]
-    first, ways = {alike[n]: n for n in reversed(order)}, Counter(alike)
+    kinds = [*zip(on_tune.distinct()[1].tolist(), same[: len(texts)].tolist(), strict=True)]
+    first, ways = {kinds[n]: n for n in reversed(order)}, Counter(kinds)
     rules = tuple(
         SearchedRule(
             rule=texts[n],
@@ -397,8 +397,8 @@ def search(traces: Traces, settings: SearchSettings) -> SearchResult:
             tune_objective=float(objective[n]),
             within_cap=bool(within[n]),
             pareto=bool(front[n]),
-            ways=ways[alike[n]],
-            like=None if first[alike[n]] == n else texts[first[alike[n]]],
+            ways=ways[kinds[n]],
+            like=None if first[kinds[n]] == n else texts[first[kinds[n]]],
         )
         for n in order
     )
