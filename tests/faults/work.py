@@ -59,6 +59,7 @@ WORKS: Mapping[str, str] = {
     "report": f"report {_DRAWN} --bootstrap 20 --out OUT/report.html",
     "choose": f"choose {_DRAWN} --bootstrap 20 --signals answer_stable,overlap --workers 1 "
     "--out OUT/chosen",
+    "init": "init OUT/project",
     "view-bundle": f"view {_DRAWN} --bundle OUT/site",
     "ask-index": "ask Who~founded~Ardel~Tower? --corpus GIVEN/notes --llm scripted "
     f"--policy fixed-2 --index OUT/index {_CACHED}",
@@ -78,6 +79,7 @@ READS: Mapping[str, str] = {
     "validate": f"traces validate {_DRAWN} --json",
     "diagnose": f"diagnose {_DRAWN} --json",
     "replay": f"replay {_DRAWN} --policy tasr --bootstrap 50",
+    "check": "check GIVEN/suffice.toml",
     "compare-loops": f"compare-loops {_DRAWN} {_DRAWN} --bootstrap 50",
 }
 SHORT = {**WORKS, **READS}

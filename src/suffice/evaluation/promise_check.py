@@ -35,6 +35,7 @@ from suffice.results.table import Column, Described, Table, table_of
 from suffice.results.tabular import Tabular
 from suffice.scoring import METRICS
 from suffice.signals.signal_table import refuse_lacking
+from suffice.stats.fields import Fields
 from suffice.stats.intervals import Interval, percentile_interval, resampled_means
 from suffice.trace.durable import replace_file
 from suffice.trace.rounds.trace_set import TraceSet, differences, in_words, loops_of, unit_keys
@@ -42,11 +43,10 @@ from suffice.trace.stored_file import EXAMPLE
 
 _VERSION = 1
 _SAMPLE, _MOST_LOST = 32, 10
+_FRESH = "it was chosen on other questions, so all of these test it"
 _COIN = re.compile(r"coin\(\) < ([\d.e-]+)")
+_PARTS: dict[str, type] = {"tune_split": str, "split": str, "seed": int}
 _TERMS = ("max_loss", "confidence", "loss", "metric", "cost")
-_METRIC_OF = {one.key("em"): name for name, one in METRICS.items()} | {
-    one.key(one.score): name for name, one in METRICS.items()
-}
 _COLUMNS: tuple[Described, ...] = (
     ("name", Column(name="promise", most=60)),
     ("saved", Column(name="saved", kind="percent", head="saved\n%")),
@@ -57,19 +57,19 @@ _COLUMNS: tuple[Described, ...] = (
 )
 
 
-def chosen_on(choice: Choice, traces: TraceSet) -> dict[str, Any]:
-    """Return what a policy file says of the questions that the policy was looked for on.
+def chosen_on(choice: Choice, policy: StopPolicy, traces: TraceSet) -> dict[str, Any]:
+    """Return what the file of a chosen or guessed policy says of the questions that chose it.
 
     ``sample`` are keys of some of them, by which a record with the same questions is known.
     """
-    row = None if choice.promised is None else choice.promised.row
-    beside = row is not None and row.proven is not None and not choice.policy.facts.guarantee
+    beside = policy is choice.policy and not policy.facts.guarantee
     return {
         "questions": choice.parts["all"],
         "sample": " ".join(f"{key:.0f}" for key in np.unique(unit_keys(traces))[:_SAMPLE]),
+        **{name: getattr(choice.settings, name) for name in _PARTS},
         "loop": loops_of(traces.origin.run),
-        "policy": policy_hash(choice.policy),
-        **({"promise": row.document()} if row is not None and beside else {}),
+        "policy": policy_hash(policy),
+        "promise": choice.guarantee if beside else {},
     }
 
 
@@ -156,39 +156,32 @@ def check_promise(
     place = Path(policy) / "policy.json" if Path(policy).is_dir() else Path(policy)
     file, notes = load_policy(place), []
     own, made = policy_hash(file.policy), file.chosen_on
-    terms = file.policy.facts.guarantee or made.get("promise") or {}
+    terms = file.policy.facts.guarantee or Fields(made, "chosen_on").of("promise", dict, {})
     if made.get("policy", own) != own:
         made, terms = {}, {}
         notes.append("the policy was edited after it was chosen, so its file's promise is void")
-    measures = Measures.of(record)
-    measures = measures.by(settings.metric or _METRIC_OF.get(str(terms.get("metric"))))
+    promised = str(terms.get("metric")).removesuffix("_em")  # agreement of wrong stops
+    metric = settings.metric or (promised if promised in METRICS else None)
+    measures = Measures.of(record).by(metric)  # type: ignore[arg-type]  # known, as was looked up
+    answer = terms.get("answer") or file.policy.needs.returns or choosing.LATEST
+    cost = settings.cost or terms.get("cost")
+    asked = replace(settings, metric=measures.metric.name, cost=cost, answer=answer)
     choosing.refuse_several_loops(measures)
     choosing.refuse_one_round(measures)
-    answer = terms.get("answer") or file.policy.needs.returns or choosing.LATEST
-    asked = replace(
-        settings,
-        metric=measures.metric.name,
-        cost=settings.cost or terms.get("cost"),
-        answer=answer,
-    )
     complete, incomplete = choosing.without_gaps(measures, "checking", asked.f1_kind)
     labelled, left_out = choosing.labelled_only(complete, asked)
     refuse_lacking(file.policy.specs, labelled.traces)
     again = f"type: suffice choose {shlex.quote(record)} --max-loss {asked.max_loss:g} --out NEW"
     here = loops_of(measures.traces.origin.run)
-    sample = {float(key) for key in str(made.get("sample", "")).split()}
-    fresh = bool(sample) and sample.isdisjoint(unit_keys(labelled.traces).tolist())
+    sample = {*str(made.get("sample", "")).split()}
+    fresh = bool(sample) and sample.isdisjoint(f"{key:.0f}" for key in unit_keys(labelled.traces))
     reasons = []
-    if fresh:
-        part, note = labelled, "it was chosen on other questions, so all of these test it"
-    else:
-        part, note = _not_fitted(labelled, file, made, terms)
-        if made or terms:
-            moved = differences([("then", {"runs": made.get("loop")}), ("now", {"runs": here})])
-            reasons += (
-                [f"it was chosen on another loop, {in_words(moved)}; {again}"] if moved else []
-            )
-            reasons += [f"{why}; {again}" for why in _uncovered(terms, asked)]
+    if not fresh and (made or terms):
+        if moved := differences([("then", {"runs": made.get("loop")}), ("now", {"runs": here})]):
+            reasons.append(f"it was chosen on another loop, {in_words(moved)}; {again}")
+        if (proven := _another(terms, promised, asked)) is not None:
+            reasons.append(f"the choice on these questions proved {proven}; {again}")
+    part, note = (labelled, _FRESH) if fresh else _not_fitted(labelled, file, made, terms)
     figures, lost, fingerprint = _tested(part, file, asked)
     if figures["p_value"] > 1.0 - asked.confidence:
         reasons.append(f"not proven on {counted(figures['questions'], 'question')}; {again}")
@@ -201,9 +194,9 @@ def check_promise(
         document = {"suffice_promises": _VERSION, "promises": {**verdicts, name: verdict}}
         text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False)
         replace_file(stored, f"{text}\n".encode())
-    else:
+    elif not reasons:
         why = _outdated(verdicts.get(name) or {}, verdict, made)
-        reasons += [f"{one}; type: {renew}" for one in why if not reasons]
+        reasons += [f"{one}; type: {renew}" for one in why]
     if reasons and lost:
         notes.append(f"lost most points: {lost}")
     return Checked(
@@ -217,21 +210,15 @@ def check_promise(
     )
 
 
-def _uncovered(terms: Mapping[str, Any], asked: ChoiceSettings) -> Iterator[str]:
-    """Why a choice on these questions, which looked at many policies, did not prove what is asked."""
-    most, sure = terms.get("max_loss"), terms.get("confidence", 0.0)
-    if most is None or terms.get("fell_back"):
-        yield "it is a guess: the choice on these questions proved nothing of it"
-    elif (
-        most > (asked.max_loss or 0.0)
-        or sure < asked.confidence
-        or terms.get("loss") != asked.loss
-        or _METRIC_OF.get(str(terms.get("metric"))) != asked.metric
-    ):
-        yield (
-            f"the choice on these questions proved another promise: it {allowed_in_words(terms)} at "
-            f"{100 * sure:g}% confidence"
-        )
+def _another(terms: Mapping[str, Any], metric: str, asked: ChoiceSettings) -> str | None:
+    """What a choice among many policies proved instead of the terms; ``None``: these, or stricter ones."""
+    most, sure = terms.get("max_loss"), terms.get("confidence")
+    if not isinstance(most, float) or not isinstance(sure, float) or terms.get("fell_back"):
+        return "nothing of it (a guess)"
+    kept = most <= (asked.max_loss or 0.0) and sure >= asked.confidence
+    if kept and (terms.get("loss"), metric) == (asked.loss, asked.metric):
+        return None
+    return f"that it {allowed_in_words(terms)} ({100 * sure:g}% confidence)"
 
 
 def _not_fitted(
@@ -243,7 +230,8 @@ def _not_fitted(
     if chosen and not fitted:
         return labelled, ""
     if made.get("questions") == traces.n_questions:
-        parted, _ = choosing.in_parts(labelled, ChoiceSettings(seed=terms.get("seed", 42)))
+        parts = {name: Fields(made, "chosen_on").of(name, kind) for name, kind in _PARTS.items()}
+        parted, _ = choosing.in_parts(labelled, ChoiceSettings(**parts))
         return parted.only_split(choosing.PROVE), "tested on what its choice held out"
     if EVAL_SPLIT in traces.splits and fitted_on.get("split") != EVAL_SPLIT:
         why = "as the file of the policy does not say what it was chosen on"
@@ -319,16 +307,14 @@ def _verdicts(file: Path) -> dict[str, Any]:
 def _outdated(
     held: Mapping[str, Any], verdict: Mapping[str, Any], made: Mapping[str, Any]
 ) -> Iterator[str]:
-    """Why a stored verdict does not stand for this one; the first reason counts."""
+    """Why a stored verdict does not stand for this one."""
     then = {"runs": (held or made).get("loop")}
     if moved := differences([("then", then), ("now", {"runs": verdict["loop"]})]):
         yield f"the record is of another loop, {in_words(moved)}"
     if not held:
         yield "no verdict is stored"
-    if held.get("policy", verdict["policy"]) != verdict["policy"]:
+    elif held.get("policy") != verdict["policy"]:
         yield "the policy changed since its verdict"
-    if held.get("record", verdict["record"]) != verdict["record"]:
-        yield (
-            f"the record changed since its verdict, from {held.get('questions')} to "
-            f"{counted(verdict['questions'], 'question')}"
-        )
+    elif held.get("record") != verdict["record"]:
+        now = counted(verdict["questions"], "question")
+        yield f"the record changed since its verdict, from {held.get('questions')} to {now}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -35,7 +37,7 @@ def suffice_promise(request: pytest.FixtureRequest) -> Callable[..., Checked]:
         __tracebackhide__ = True
         from suffice.evaluation.promise_check import Checks, beside, check_promise, promise_settings
 
-        root = request.config.rootpath
+        root = Path(os.path.relpath(request.config.rootpath))
         found = check_promise(
             beside(root, str(record)),
             str(root / policy),

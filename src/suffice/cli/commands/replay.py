@@ -233,15 +233,14 @@ def choose(
     with waiting("choosing"):
         choice = procedure.choose(measures, settings)
     with waiting("writing the page"), replaced_together(folder, _FILES) as aside:
-        budget, made = measures.traces.full_budget, chosen_on(choice, measures.traces)
+        budget = measures.traces.full_budget
+        made = chosen_on(choice, choice.policy, measures.traces)
         save_policy(choice.policy, aside, max_rounds=budget, chosen_on=made)
         guessed = None if choice.guess is None else choice.guess.policy.policy
         if guessed is not None:
             remark = "a guess: likely at 80% confidence, not proven"
-            made = {name: of for name, of in made.items() if name not in ("policy", "promise")}
-            save_policy(
-                guessed, aside / "guess.json", max_rounds=budget, remark=remark, chosen_on=made
-            )
+            made, file = chosen_on(choice, guessed, measures.traces), aside / "guess.json"
+            save_policy(guessed, file, max_rounds=budget, remark=remark, chosen_on=made)
         write_choice(choice, aside)
     policy, page, guess = folder / "policy.json", folder / "index.html", folder / "guess.json"
     if form.name == "text":

@@ -118,10 +118,12 @@ def choose(traces: Traces, settings: ChoiceSettings) -> Choice:
     of = (labelled, whole) if chosen.of_no_label else (proving, result)
     wrong = _wrong(*of, chosen, settings)
     full_cost = along.full_cost if along else float(learned.prove.costs[learned.full])
+    guarantee: dict[str, Any] = {}
     if promised is not None and promised.row.proven is not None:
-        with_it = _with_guarantee(chosen, _guarantee(promised, labelled, axis, full_cost, settings))
+        guarantee = _guarantee(promised, labelled, axis, full_cost, settings)
+        with_it = _with_guarantee(chosen, guarantee)
         if with_it is chosen:
-            notes.append("the promise is in choice.json only: this policy's file cannot hold one")
+            notes.append("a live loop is not told the promise: this kind of policy cannot hold one")
         chosen = with_it
     if promises and (cut := _cut_terms(labelled)):
         notes.append(f"{cut['cut']}. To prove more, record in shadow mode or explore more")
@@ -131,6 +133,7 @@ def choose(traces: Traces, settings: ChoiceSettings) -> Choice:
         title=title,
         why=why,
         promised=promised,
+        guarantee=guarantee,
         whole=whole,
         comparison=Comparison(measures=proving, result=result),
         ranked=tuple(ranked),
