@@ -27,21 +27,21 @@ LOOPS = tomllib.loads(
 
 
 @pytest.fixture(scope="module")
-def chosen(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("made") / "chosen"
-    options = "--signals overlap --max-signals 1 --bootstrap 20 --workers 1"
-    assert run("choose", "example", "--out", folder, *options.split()).returncode == 0
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with all that init writes, a chosen policy and its verdict."""
+    folder = tmp_path_factory.mktemp("made") / "project"
+    assert run("init", folder).returncode == 0
+    options = ["--signals", "overlap", "--max-signals", "1", "--bootstrap", "20", "--workers", "1"]
+    assert run("choose", "example", "--out", folder / "chosen", *options).returncode == 0
+    assert run("check", folder / "suffice.toml").returncode == 1  # no verdict yet
+    assert run("check", folder / "suffice.toml", "--update").returncode == 0
     return folder
 
 
 @pytest.fixture
-def project(chosen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project with all that init writes, a chosen policy and its verdict."""
+def project(made_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(made_once, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    assert run("init").returncode == 0
-    shutil.copytree(chosen, "chosen")
-    assert run("check").returncode == 1  # no verdict yet
-    assert run("check", "--update").returncode == 0
     return tmp_path
 
 

@@ -25,8 +25,8 @@ def check(
 ) -> int:
     """Test whether records still prove the promises of the policies in use.
 
-    A promise fails if its record no longer proves it, or if policy, record or loop changed since the stored
-    verdict. The exit code is 0 if every promise holds, else 1.
+    A promise also fails if policy, record or loop changed since its stored verdict. The exit code is 0 if every
+    promise holds, else 1.
     """
     from suffice.evaluation.promise_check import Checks, check_promise, read_promises
 
