@@ -106,14 +106,19 @@ def grown() -> None:
         (lambda: edited("chosen/policy.promises.json", promises={}), 1, "suffice.toml --update"),
         (grown, 1, "from 245 to 250 questions"),
         (lambda: edited("chosen/policy.json", suffice_policy=99), 2, "pip install -U suffice"),
-        (lambda: edited("chosen/policy.promises.json", suffice_promises=9), 2, "suffice_promises"),
-        (lambda: made(promise=3), 2, "chosen_on"),
+        (
+            lambda: edited("chosen/policy.promises.json", suffice_promises=9),
+            2,
+            "promises version 9",
+        ),
+        (lambda: edited("chosen/policy.json", chosen_on=3), 2, "chosen_on"),
         (lambda: terms(record="gone.parquet"), 2, "gone.parquet"),
         (lambda: terms(max_lose=0.05), 2, "did you mean 'max_loss'"),
         (lambda: terms(metric="bleu"), 2, "metric"),
         (lambda: terms(max_loss="much"), 2, "max_loss"),
         (lambda: terms(record=3), 2, "promise 1"),
         (lambda: Path("suffice.toml").write_text("promise = 3"), 2, "suffice.toml"),
+        (lambda: Path("suffice.toml").write_text("promise = []"), 2, "promise 1"),
         (lambda: Path("suffice.toml").unlink(), 2, "suffice init"),
     ],
 )
@@ -126,7 +131,6 @@ def test_refused(project: Path, change: Callable[[], Any], code: int, says: str)
 
 def test_what_tests_a_policy(project: Path) -> None:
     """New questions prove also a guess; nobody's choice is tested on split eval, with a note."""
-    made(sample="1 2 3", policy=None)
     guess = json.loads(Path("chosen/guess.json").read_text(encoding="utf-8"))
     edited("chosen/guess.json", chosen_on=guess["chosen_on"] | {"sample": "1 2 3"})
     asked = promise_settings(max_loss=0.05)

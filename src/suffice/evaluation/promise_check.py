@@ -110,10 +110,12 @@ class Checks(Tabular):
 def promise_settings(**stated: Any) -> ChoiceSettings:
     """Return the terms of a promise: max_loss, confidence, loss, metric and cost; refuse wrong ones."""
     terms = {"max_loss": USUAL_LOSS, "confidence": 0.95, **stated}
-    named = [("metric", terms.get("metric"), METRICS), ("cost", terms.get("cost"), COSTS)]
-    for what, name, known in (*named, *(("key", name, _TERMS) for name in terms)):
-        if name is not None and name not in known:
-            raise UsageError(unknown_name(what, name, known))
+    allowed = {"metric": [None, *METRICS], "cost": [None, *COSTS]}
+    for name, value in terms.items():
+        if name not in _TERMS:
+            raise UsageError(unknown_name("key", name, _TERMS))
+        if value not in allowed.get(name, [value]):
+            raise UsageError(unknown_name(name, value, map(str, allowed[name][1:])))
     shares = {what: as_share(terms[what], what) for what in ("max_loss", "confidence")}
     return ChoiceSettings(**{**terms, **shares})
 
@@ -121,21 +123,20 @@ def promise_settings(**stated: Any) -> ChoiceSettings:
 def read_promises(file: Path) -> Iterator[tuple[str, str, ChoiceSettings]]:
     """Yield record, policy file and terms of every ``[[promise]]``; paths start at the file's folder."""
     try:
-        promises = tomllib.loads(plain_file(file).read_text(encoding="utf-8"))["promise"]
+        document = tomllib.loads(plain_file(file).read_text(encoding="utf-8"))
+        promises = [dict(one) for one in document["promise"]] or [{}]
     except FileNotFoundError:
         raise DataError("no such file; to write one, type: suffice init", file=str(file)) from None
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"no TOML with [[promise]]: {error}", file=str(file)) from error
     for number, stated in enumerate(promises, start=1):
         try:
             places = [stated.pop(name) for name in ("record", "policy")]
             record, policy = beside(file.parent, places[0]), file.parent / places[1]
             yield record, str(policy), promise_settings(**stated)
-        except (UsageError, AttributeError, KeyError, TypeError) as error:
-            said = (
-                str(error) if isinstance(error, UsageError) else "needs record and policy, as texts"
-            )
-            raise DataError(said, file=str(file), column=f"promise {number}") from error
+        except (UsageError, KeyError, TypeError, AttributeError) as error:
+            said = error if isinstance(error, UsageError) else "needs record and policy, as texts"
+            raise DataError(str(said), file=str(file), column=f"promise {number}") from error
 
 
 def beside(folder: Path, record: str) -> str:

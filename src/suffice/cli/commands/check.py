@@ -25,8 +25,8 @@ def check(
 ) -> int:
     """Test whether records still prove the promises of the policies in use.
 
-    A promise also fails if policy, record or loop changed since its stored verdict. The exit code is 0 if every
-    promise holds, else 1.
+    A promise also fails if policy, record or loop changed since its stored verdict. Exits with 0 if every
+    promise holds, else with 1.
     """
     from suffice.evaluation.promise_check import Checks, check_promise, read_promises
 
