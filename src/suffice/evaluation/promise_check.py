@@ -110,7 +110,7 @@ class Checks(Tabular):
 def promise_settings(**stated: Any) -> ChoiceSettings:
     """Return the terms of a promise: max_loss, confidence, loss, metric and cost; refuse wrong ones."""
     terms = {"max_loss": USUAL_LOSS, "confidence": 0.95, **stated}
-    allowed = {"metric": [None, *METRICS], "cost": [None, *COSTS]}
+    allowed: dict[str, list[Any]] = {"metric": [None, *METRICS], "cost": [None, *COSTS]}
     for name, value in terms.items():
         if name not in _TERMS:
             raise UsageError(unknown_name("key", name, _TERMS))
