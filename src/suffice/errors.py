@@ -123,7 +123,10 @@ class DataError(SufficeError, ValueError):
         row: int | None = None,
         column: str | None = None,
     ) -> None:
-        self.message, self.file, self.row, self.column = message, file, row, column
+        self.message: str = message
+        self.file: str | None = file
+        self.row: int | None = row
+        self.column: str | None = column
         places = [] if file is None else [file]
         places += [
             f"{name} {at}" for name, at in (("row", row), ("column", column)) if at is not None

@@ -35,7 +35,7 @@ FRAMEWORKS = {
     *("langchain_openai", "langgraph", "llama_index", "mapie", "openinference", "opensearchpy"),
     *("opentelemetry", "osmem_server", "pydantic_ai", "smolagents", "workflows"),
 }
-USERS_CHOICE = {"hypothesis", "pandas", "polars"}  # for who tests, and forms of a result
+USERS_CHOICE = {"hypothesis", "pandas", "polars", "pytest"}  # for who tests, and forms of a result
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,12 @@ def test_importing_the_package_loads_only_the_standard_library() -> None:
     assert found - {"suffice"} <= set(sys.stdlib_module_names)
 
 
+def test_pytest_starts_without_what_a_check_runs_on() -> None:
+    found = packages(loaded_after("import suffice.testing.pytest_plugin"))
+    assert "pytest" in found
+    assert not found & {"numpy", *HEAVY}
+
+
 @pytest.mark.parametrize(
     ("code", "allowed"),
     [

@@ -68,6 +68,8 @@ OTHERS = (
     "sweep own.parquet --bootstrap 20",
     "choose own.parquet --out chosen --max-signals 1 --bootstrap 20",
     "monitor own.parquet --policy policy.json",
+    "init project",
+    "check project/suffice.toml",
     "compare-loops own.parquet own.parquet --bootstrap 20",
 )
 """What asks no server, and so should know nothing of a key."""

@@ -16,6 +16,8 @@ from tests.commands import run
 from tests.stop_rag_traces import stop_rag_records
 
 from suffice.live.watch import Watch
+from suffice.policies.policy_file import save_policy
+from suffice.policies.rules.policy import Rule
 from suffice.testing.traces import make_record, sampled_records
 from suffice.trace.rounds.records import Passage, Question, QuestionRecord, Round
 from suffice.trace.rounds.writer import write_traces
@@ -59,6 +61,7 @@ WORKS: Mapping[str, str] = {
     "report": f"report {_DRAWN} --bootstrap 20 --out OUT/report.html",
     "choose": f"choose {_DRAWN} --bootstrap 20 --signals answer_stable,overlap --workers 1 "
     "--out OUT/chosen",
+    "init": "init OUT/project",
     "view-bundle": f"view {_DRAWN} --bundle OUT/site",
     "ask-index": "ask Who~founded~Ardel~Tower? --corpus GIVEN/notes --llm scripted "
     f"--policy fixed-2 --index OUT/index {_CACHED}",
@@ -78,6 +81,7 @@ READS: Mapping[str, str] = {
     "validate": f"traces validate {_DRAWN} --json",
     "diagnose": f"diagnose {_DRAWN} --json",
     "replay": f"replay {_DRAWN} --policy tasr --bootstrap 50",
+    "check": "check GIVEN/suffice.toml",
     "compare-loops": f"compare-loops {_DRAWN} {_DRAWN} --bootstrap 50",
 }
 SHORT = {**WORKS, **READS}
@@ -129,8 +133,12 @@ def make_given(folder: Path) -> Path:
     for name, documents in lines.items():
         text = "".join(json.dumps(document) + "\n" for document in documents)
         (folder / f"{name}.jsonl").write_text(text)
+    save_policy(Rule("round >= 9"), folder / "last.json")
+    promise = '[[promise]]\nrecord = "drawn.parquet"\npolicy = "last.json"\nmax_loss = 0.4\n'
+    (folder / "suffice.toml").write_text(promise)
     fit = f"fit micp {folder}/sampled.parquet --alpha 0.3 --out {folder}/micp.json"
-    for command in (f"{_RECORD} --out {folder}/recorded", fit):
+    verdict = f"check {folder}/suffice.toml --update"
+    for command in (f"{_RECORD} --out {folder}/recorded", fit, verdict):
         done = run(*command.split())
         assert done.returncode == 0, done.stderr
     return folder

@@ -36,6 +36,8 @@ COMMANDS = {
     "choose": ("replay", "choose one policy for a record, with a proven bound"),
     "fit": ("fit_policies", "calibrate or train a policy on the tune split"),
     "replay": ("replay", "score policies on recorded rounds"),
+    "check": ("check", "test that records still prove the promises in use"),
+    "init": ("check", "write a file of promises, a test and the lines that watch your loop"),
     "compare-loops": ("replay", "compare two loops on the same questions"),
     "search": ("replay", "search stopping rules exhaustively"),
     "sweep": ("replay", ""),  # choose --rule
@@ -44,7 +46,9 @@ COMMANDS = {
     "monitor": ("monitor", "watch a policy in production and raise alarms"),
 }
 """Every command with its module of ``suffice.cli.commands`` and its line of help (empty: not listed)."""
-_MEASURING = frozenset({"choose", "diagnose", "fit", "replay", "report", "search", "sweep", "view"})
+_MEASURING = frozenset(
+    {"check", "choose", "diagnose", "fit", "replay", "report", "search", "sweep", "view"}
+)
 
 
 def _function(name: str) -> str:

@@ -155,7 +155,9 @@ class AgentRun:
     ) -> None:
         if isinstance(probe, str) and not in_loop:
             raise UsageError(f"found probe={probe!r}; here it is True, False or a function")
-        self.loop, self.in_loop, self._tools, self._probe = loop, in_loop, tools, probe
+        self.loop: Loop = loop
+        self.in_loop: bool = in_loop
+        self._tools, self._probe = tools, probe
         self._usages: list[Usage] = []
         self._drafts: dict[int, Any] = {}
         self._costs: dict[str, Any] = {}

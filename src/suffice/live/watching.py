@@ -233,7 +233,8 @@ class Spending:
     ends_uncounted = False  # whether a budget that cannot be kept ends the loop, or is warned of
 
     def __init__(self, budgets: Budgets, window: Window | None = None) -> None:
-        self._budgets, self.window = budgets, window
+        self._budgets = budgets
+        self.window: Window | None = window
         self._tariffs = () if budgets.prices is None else budgets.prices.tariffs
         self._started = time.perf_counter()
         self.counted: bool = True  # whether the tokens of all calls are known

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from suffice.contracts import FilteringPolicy, StatedFilter, StopPolicy, strict_
 from suffice.errors import DataError, UsageError, plain_file, unknown_name
 from suffice.policies.method import Weighted, weights_beside
 from suffice.policies.registry import find_kind, kind_names
-from suffice.stats.fields import whole
+from suffice.stats.fields import Fields, whole
 
 POLICY_VERSION = 1
 _DECIDES_NOTHING = ("budget", "costs", "fitted_on", "guarantee", "levels", "notes")
@@ -44,12 +44,14 @@ def save_policy(
     *,
     max_rounds: int | None = None,
     remark: str | None = None,
+    chosen_on: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write a policy file; a path that does not end in ``.json`` is a folder for ``policy.json``.
 
     The weights of a network get the same name with ``.safetensors``. ``max_rounds`` is the full budget of
     the loop, at which a live loop ends by default, never the policy's own stop. ``remark`` is a note to
-    readers of the file. A path that is neither is a UsageError, a disk that refuses a BackendError.
+    readers of the file, ``chosen_on`` tells the questions it was chosen on. A path that is neither is a
+    UsageError, a disk that refuses a BackendError.
     """
     from suffice.results.as_json import as_json
     from suffice.trace.durable import replace_file, replaced_together, writable
@@ -62,6 +64,8 @@ def save_policy(
         document["max_rounds"] = max_rounds
     if remark is not None:
         document["remark"] = remark
+    if chosen_on is not None:
+        document["chosen_on"] = chosen_on
     text = json.dumps(as_json(document), indent=1, allow_nan=False) + "\n"
     if isinstance(policy, Weighted):
         files = {target.name: text.encode(), weights_beside(target).name: policy.weights_file()}
@@ -76,10 +80,11 @@ def save_policy(
 
 @dataclass(frozen=True, slots=True)
 class PolicyFile:
-    """A policy from a file, and the budget that the file states (``None``: no budget)."""
+    """A policy from a file, with the budget (``None``: none) and the questions that the file states."""
 
     policy: StopPolicy
     max_rounds: int | None
+    chosen_on: Mapping[str, Any] = field(default_factory=dict)
 
 
 def names_policy_file(name: str) -> bool:
@@ -104,7 +109,8 @@ def _parsed(document: Mapping[str, Any], file: Path) -> PolicyFile:
         check_version(document, "suffice_policy", POLICY_VERSION)
         max_rounds = None if budget is None else whole(budget, "max_rounds", 1)
         if kind is not None:
-            return PolicyFile(kind.read(document, file), max_rounds)
+            chosen_on = Fields(document).of("chosen_on", dict, {})
+            return PolicyFile(kind.read(document, file), max_rounds, chosen_on)
     except DataError as error:
         raise DataError(error.message, file=str(file), column=error.column) from error
     except UsageError as error:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Protocol
 
 UNKNOWN = "-"
-_LONG_NUMBER = re.compile(r"(?<![\w.])\d*\.\d{5,}(?:e-?\d+)?")
 
 
 class Measured(Protocol):
@@ -86,15 +84,6 @@ def tick(value: float) -> str:
     """
     whole, _, rest = f"{value:z,.12f}".rstrip("0").partition(".")
     return f"{whole}.{rest}" if rest else whole
-
-
-def rounded(rule: str) -> str:
-    """Round the numbers in a rule to six digits, for tables and headlines; files keep all digits.
-
-    >>> rounded("p_true > 0.87500004 and margin_p10 > 2")
-    'p_true > 0.875 and margin_p10 > 2'
-    """
-    return _LONG_NUMBER.sub(lambda number: f"{float(number[0]):.6g}", rule)
 
 
 def estimated(figure: Measured | None, *, sign: bool = False) -> str:

@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import sqlite3
+import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -129,7 +130,7 @@ class LoopRecord:
     def __init__(self, place: Path, run: Mapping[str, Any], *, durable: bool = False) -> None:
         self.place = place
         self._store = Store(place, durable=durable, stays=True)
-        self.lock = self._store.lock  # free after a fork
+        self.lock: threading.RLock = self._store.lock  # free after a fork
         self._document = json.dumps(run)
         self.problem: str | None = None
         self.closed: bool = False

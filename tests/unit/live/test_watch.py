@@ -492,7 +492,7 @@ def test_what_is_unwritten_at_the_close_is_lost_and_said(
         with pytest.warns(SufficeWarning, match="No space left"), watch.question("lost?") as loop:
             walk(loop)
         half.observe(answer="Skien")
-        with pytest.warns(SufficeWarning, match="6 rounds of 2 questions .*No space left"):
+        with pytest.warns(SufficeWarning, match="6 rounds of 2 questions.*No space left"):
             watch.close()
     assert (watch.counts.lost_rounds, watch.counts.lost_questions) == (6, 2)
     monkeypatch.undo()

@@ -224,6 +224,7 @@ def choose(
     record and proves them on another. Writes all files of a run or none.
     """
     from suffice.evaluation.choose import procedure
+    from suffice.evaluation.promise_check import chosen_on
     from suffice.policies.policy_file import save_policy
     from suffice.trace.durable import replaced_together
 
@@ -233,11 +234,13 @@ def choose(
         choice = procedure.choose(measures, settings)
     with waiting("writing the page"), replaced_together(folder, _FILES) as aside:
         budget = measures.traces.full_budget
-        save_policy(choice.policy, aside, max_rounds=budget)
+        made = chosen_on(choice, choice.policy, measures.traces)
+        save_policy(choice.policy, aside, max_rounds=budget, chosen_on=made)
         guessed = None if choice.guess is None else choice.guess.policy.policy
         if guessed is not None:
             remark = "a guess: likely at 80% confidence, not proven"
-            save_policy(guessed, aside / "guess.json", max_rounds=budget, remark=remark)
+            made, file = chosen_on(choice, guessed, measures.traces), aside / "guess.json"
+            save_policy(guessed, file, max_rounds=budget, remark=remark, chosen_on=made)
         write_choice(choice, aside)
     policy, page, guess = folder / "policy.json", folder / "index.html", folder / "guess.json"
     if form.name == "text":

@@ -127,6 +127,14 @@ def in_parts(measures: Measures, settings: ChoiceSettings) -> tuple[Measures, li
     return measures.in_splits(splits), notes
 
 
+def refuse_one_round(measures: Measures) -> None:
+    if measures.traces.n_rounds < 2 and measures.seen is None:
+        raise UsageError(
+            f"every question of {measures.traces.origin.source} has one round, so there is nothing to "
+            "choose; record more rounds: suffice record --rounds 5"
+        )
+
+
 def refuse_several_loops(measures: Measures) -> None:
     """Refuse a folder with files of different loops; a merged file is one loop on purpose."""
     traces = measures.traces

@@ -52,7 +52,8 @@ class Ranked:
 class Choice(Tabular):
     """The policy chosen for a record, the reasons, and its figures.
 
-    ``title`` is its decision in words, ``promised`` the promises (``None``: not asked for). ``whole`` replays
+    ``title`` is its decision in words, ``promised`` the promises (``None``: not asked for),
+    ``guarantee`` the one of the policy, as in its file (empty: nothing proven). ``whole`` replays
     candidates without labels (fixed budgets, proven paths) on all labeled questions; ``comparison`` replays
     the best fitted candidates on the held-out questions. ``ranked`` are all fitted candidates, best first,
     ``parts`` the sizes of the splits. ``by_majority`` is the full budget's gain by its most frequent answer.
@@ -64,6 +65,7 @@ class Choice(Tabular):
     title: str
     why: str
     promised: Promised | None
+    guarantee: Mapping[str, Any]
     whole: ReplayResult
     comparison: Comparison
     ranked: tuple[Ranked, ...]

@@ -22,6 +22,7 @@ from suffice.evaluation.choose.candidates import (
     candidates_of,
     in_parts,
     labelled_only,
+    refuse_one_round,
     refuse_several_loops,
     without_gaps,
 )
@@ -64,11 +65,7 @@ def choose(traces: Traces, settings: ChoiceSettings) -> Choice:
     """
     measures = Measures.of(traces).by(settings.metric)
     refuse_several_loops(measures)
-    if measures.traces.n_rounds < 2 and measures.seen is None:
-        raise UsageError(
-            f"every question of {measures.traces.origin.source} has one round, so there is nothing to "
-            "choose; record more rounds: suffice record --rounds 5"
-        )
+    refuse_one_round(measures)
     promises = _promises(measures, settings)
     complete, incomplete = without_gaps(measures, "choosing", settings.f1_kind)
     labelled, notes = labelled_only(complete, settings)
@@ -125,10 +122,12 @@ def choose(traces: Traces, settings: ChoiceSettings) -> Choice:
     of = (labelled, whole) if chosen.of_no_label else (proving, result)
     wrong = _wrong(*of, chosen, settings)
     full_cost = along.full_cost if along else float(learned.prove.costs[learned.full])
+    guarantee: dict[str, Any] = {}
     if promised is not None and promised.row.proven is not None:
-        with_it = _with_guarantee(chosen, _guarantee(promised, labelled, axis, full_cost, settings))
+        guarantee = _guarantee(promised, labelled, axis, full_cost, settings)
+        with_it = _with_guarantee(chosen, guarantee)
         if with_it is chosen:
-            notes.append("the promise is in choice.json only: this policy's file cannot hold one")
+            notes.append("a live loop is not told the promise: this kind of policy cannot hold one")
         chosen = with_it
     if promises and (cut := _cut_terms(labelled)):
         notes.append(f"{cut['cut']}. To prove more, record in shadow mode or explore more")
@@ -138,6 +137,7 @@ def choose(traces: Traces, settings: ChoiceSettings) -> Choice:
         title=title,
         why=why,
         promised=promised,
+        guarantee=guarantee,
         whole=whole,
         comparison=Comparison(measures=proving, result=result),
         ranked=tuple(ranked),

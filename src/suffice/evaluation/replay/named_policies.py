@@ -28,8 +28,7 @@ from suffice.policies.registry import (
     nameable_methods,
     unfitted_policy,
 )
-from suffice.policies.rules.policy import check_rule
-from suffice.results.formats import rounded
+from suffice.policies.rules.policy import check_rule, rounded
 from suffice.results.markup import shorten
 from suffice.scoring import F1Kind
 from suffice.signals.known_signals import is_usual

@@ -17,8 +17,9 @@ from suffice.errors import counted
 from suffice.evaluation.replay.answers import SCORES, AnswerSetResult, AtStops, CutRecord, cut_table
 from suffice.evaluation.replay.frontier import EQUAL_COSTS, AgainstFixed, Frontier
 from suffice.measures.costs import CostAxis
+from suffice.policies.rules.policy import rounded
 from suffice.results.as_json import as_json, fields_as_json
-from suffice.results.formats import amount, count, decimal, percent, points, rounded
+from suffice.results.formats import amount, count, decimal, percent, points
 from suffice.results.markup import shorten
 from suffice.results.plots import Plot
 from suffice.results.table import Cell, Column, Described, Table, Value, table_of

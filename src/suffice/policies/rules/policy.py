@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
@@ -36,7 +37,6 @@ from suffice.policies.rules.language import (
     parse,
     rule_fires,
 )
-from suffice.results.formats import rounded
 from suffice.scoring import AnswerChoice
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.known_signals import SignalSpec, resolve
@@ -46,6 +46,18 @@ from suffice.stats.units import Array, Mask
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures
+
+
+_LONG_NUMBER = re.compile(r"(?<![\w.])\d*\.\d{5,}(?:e-?\d+)?")
+
+
+def rounded(rule: str) -> str:
+    """Round the numbers in a rule to six digits, for tables and headlines; files keep all digits.
+
+    >>> rounded("p_true > 0.87500004 and margin_p10 > 2")
+    'p_true > 0.875 and margin_p10 > 2'
+    """
+    return _LONG_NUMBER.sub(lambda number: f"{float(number[0]):.6g}", rule)
 
 
 @dataclass(frozen=True, slots=True)

@@ -491,16 +491,25 @@ def differences(files: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[Differe
     """Return the entries that tell the loops of files apart, given their names and run documents."""
     said: dict[str, dict[str, dict[str, None]]] = {entry: {} for entry in (*LOOP, *_UNSTATED)}
     for file, run in files:
-        for document in _documents(run.get("runs")) or [dict(run)]:
-            if not any(_filtered_out(document, step) for step in _documents(run.get("derived"))):
-                stated = _UNSTATED | document if "pipeline" in document else document
-                for entry in stated.keys() & said.keys():
-                    said[entry].setdefault(str(stated[entry]), {})[file] = None
+        for document in loops_of(run):
+            for entry, value in document.items():
+                said[entry].setdefault(str(value), {})[file] = None
     return tuple(
         Difference(entry, {value: tuple(names) for value, names in by_value.items()})
         for entry, by_value in said.items()
         if len(by_value) > 1
     )
+
+
+def loops_of(run: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the loops that a run document states, by the entries that tell loops apart."""
+    loops: list[dict[str, Any]] = []
+    for document in _documents(run.get("runs")) or [dict(run)]:
+        if not any(_filtered_out(document, step) for step in _documents(run.get("derived"))):
+            stated = _UNSTATED | document if "pipeline" in document else document
+            loop = {entry: stated[entry] for entry in (*LOOP, *_UNSTATED) if entry in stated}
+            loops += [loop] if loop not in loops else []
+    return loops
 
 
 def in_words(found: Sequence[Difference]) -> str:

@@ -124,7 +124,7 @@ def corpus(tmp_path: Path) -> Path:
 
 def generated(out: Path, *more: str) -> list[str]:
     return [
-        "sampled_record", "--dataset", "generated", "--llm", "scripted", "--out", str(out), "--rounds", "3",
+        "record", "--dataset", "generated", "--llm", "scripted", "--out", str(out), "--rounds", "3",
         "--samples", "5", "--splits", "optimize=0.4,calibrate=0.4,eval=0.2", *more,
     ]  # fmt: skip
 

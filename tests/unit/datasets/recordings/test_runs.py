@@ -349,7 +349,7 @@ def test_samples_of_other_kinds(tmp_path: Path) -> None:
         _cut,
         lambda it: it.update(id=8, events=[], messages=[], error={"message": "no server"}),
     )
-    with pytest.warns(SufficeWarning, match="1 samples have no call to a model"):
+    with pytest.warns(SufficeWarning, match="without a call to a model"):
         limited, first, second = imported(path, "inspect", tmp_path)
     (alone,) = imported(HERE / "inspect.eval", "inspect", tmp_path / "alone")
     assert first == alone

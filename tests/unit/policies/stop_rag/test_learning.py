@@ -110,7 +110,7 @@ def test_questions_of_one_round_are_left_out_and_noted(short: TrainSettings) -> 
     ]
     some = Trajectories(states=states, rewards=TRAINING.rewards, lengths=lengths)
     found = train_network(some, VALIDATION, short)
-    assert found.notes[0].startswith("5 questions of one round decide nothing")
+    assert "5 questions of one round" in found.notes[0]
     ones = Trajectories(
         states=[dataclasses.replace(e, documents=e.documents[:1]) for e in states],
         rewards=TRAINING.rewards,

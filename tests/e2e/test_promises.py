@@ -1,0 +1,151 @@
+"""A promise that fails the build: made by init, checked by the command and in pytest, broken, renewed."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.commands import run
+
+from suffice.cli.commands import check
+from suffice.evaluation.promise_check import check_promise, promise_settings
+from suffice.policies.policy_file import save_policy
+from suffice.policies.rules.policy import Rule
+
+LOOPS = tomllib.loads(
+    Path(check.__file__).parents[1].joinpath("starter.toml").read_text(encoding="utf-8")
+)["loops"]
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with all that init writes, a chosen policy and its verdict."""
+    folder = tmp_path_factory.mktemp("made") / "project"
+    assert run("init", folder).returncode == 0
+    options = ["--signals", "overlap", "--max-signals", "1", "--bootstrap", "20", "--workers", "1"]
+    assert run("choose", "example", "--out", folder / "chosen", *options).returncode == 0
+    assert run("check", folder / "suffice.toml").returncode == 1  # no verdict yet
+    assert run("check", folder / "suffice.toml", "--update").returncode == 0
+    return folder
+
+
+@pytest.fixture
+def project(made_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(made_once, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def in_pytest(*options: str) -> subprocess.CompletedProcess[str]:
+    plugin = ("-p", "suffice.testing.pytest_plugin", "-p", "no:cacheprovider")
+    words = [sys.executable, "-m", "pytest", *plugin, "-q", "-m", "suffice", *options, "tests"]
+    return subprocess.run(words, capture_output=True, text=True, check=False)
+
+
+def edited(path: str, **changes: Any) -> None:
+    document = json.loads(Path(path).read_text(encoding="utf-8"))
+    Path(path).write_text(json.dumps(document | changes), encoding="utf-8")
+
+
+def test_a_loosened_policy_fails_until_it_is_proven_and_renewed(project: Path) -> None:
+    assert run("check").returncode == 0
+    assert in_pytest().returncode == 0
+
+    edited("chosen/policy.json", rule="round >= 1")
+    loose = run("check", "--update")
+    assert loose.returncode == 1
+    assert "not proven" in " ".join(loose.stdout.split())
+    failed = in_pytest("--suffice-update")
+    assert failed.returncode == 1
+    assert "lost most points" in " ".join(failed.stdout.split())
+
+    edited("chosen/policy.json", rule="round >= 5")  # proven, but not what the verdict is of
+    assert run("check").returncode == 1
+    assert in_pytest().returncode == 1
+    assert in_pytest("--suffice-update").returncode == 0
+    assert run("check").returncode == 0
+    assert "exists already" in run("init", project).stdout
+
+
+def terms(**changes: Any) -> None:
+    stated = {"record": "example", "policy": "chosen/policy.json", "max_loss": 0.05} | changes
+    lines = [f"{name} = {json.dumps(value)}" for name, value in stated.items()]
+    Path("suffice.toml").write_text("\n".join(["[[promise]]", *lines]), encoding="utf-8")
+
+
+def made(**changes: Any) -> None:
+    """Change what a policy's file says of its choice."""
+    told = json.loads(Path("chosen/policy.json").read_text(encoding="utf-8"))["chosen_on"]
+    edited("chosen/policy.json", chosen_on=told | changes)
+
+
+def grown() -> None:
+    some, words = "some.parquet", ("traces", "filter", "example", "--sample")
+    assert run(*words, "245", "--out", some).returncode == 0
+    terms(record=some)
+    assert run("check", "--update").returncode == 0
+    Path(some).unlink()
+    assert run(*words, "250", "--out", some).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "says"),
+    [
+        (lambda: terms(policy="chosen/guess.json"), 1, "guess"),
+        (lambda: terms(max_loss=0.01), 1, "proved that it loses at most 3 score points"),
+        (lambda: made(loop=[{"model": "another"}]), 1, "model another"),
+        (lambda: edited("chosen/policy.promises.json", promises={}), 1, "suffice.toml --update"),
+        (grown, 1, "from 245 to 250 questions"),
+        (lambda: edited("chosen/policy.json", suffice_policy=99), 2, "pip install -U suffice"),
+        (
+            lambda: edited("chosen/policy.promises.json", suffice_promises=9),
+            2,
+            "promises version 9",
+        ),
+        (lambda: edited("chosen/policy.json", chosen_on=3), 2, "chosen_on"),
+        (lambda: terms(record="gone.parquet"), 2, "gone.parquet"),
+        (lambda: terms(max_lose=0.05), 2, "did you mean 'max_loss'"),
+        (lambda: terms(metric="bleu"), 2, "metric"),
+        (lambda: terms(max_loss="much"), 2, "max_loss"),
+        (lambda: terms(record=3), 2, "promise 1"),
+        (lambda: Path("suffice.toml").write_text("promise = 3"), 2, "suffice.toml"),
+        (lambda: Path("suffice.toml").write_text("promise = []"), 2, "promise 1"),
+        (lambda: Path("suffice.toml").unlink(), 2, "suffice init"),
+    ],
+)
+def test_refused(project: Path, change: Callable[[], Any], code: int, says: str) -> None:
+    change()
+    done = run("check")
+    assert done.returncode == code, done.stdout + done.stderr
+    assert says in " ".join((done.stdout + done.stderr).split())
+
+
+def test_what_tests_a_policy(project: Path) -> None:
+    """New questions prove also a guess; nobody's choice is tested on split eval, with a note."""
+    guess = json.loads(Path("chosen/guess.json").read_text(encoding="utf-8"))
+    edited("chosen/guess.json", chosen_on=guess["chosen_on"] | {"sample": "1 2 3"})
+    asked = promise_settings(max_loss=0.05)
+    new = check_promise("example", "chosen/guess.json", asked, renew="x", update=True)
+    assert (new.questions, new.reasons) == (250, ())
+    own = save_policy(Rule("new_passages < 0.5"), "own.json")
+    found = check_promise("example", str(own), asked, renew="x")
+    assert found.questions == 150
+    assert any("split eval" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("package", LOOPS)
+def test_the_lines_that_init_writes_name_what_there_is(package: str) -> None:
+    lines = ast.parse(check.starter_files(package)["suffice_watch.py"])
+    for node in lines.body:
+        if isinstance(node, ast.ImportFrom):
+            home = importlib.import_module(str(node.module))
+            assert all(hasattr(home, alias.name) for alias in node.names)
