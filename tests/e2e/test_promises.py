@@ -29,7 +29,7 @@ LOOPS = tomllib.loads(
 @pytest.fixture(scope="module")
 def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project with all that init writes, a chosen policy and its verdict."""
-    folder = tmp_path_factory.mktemp("made") / "project"
+    folder = tmp_path_factory.mktemp("project")
     assert run("init", folder).returncode == 0
     options = ["--signals", "overlap", "--max-signals", "1", "--bootstrap", "20", "--workers", "1"]
     assert run("choose", "example", "--out", folder / "chosen", *options).returncode == 0

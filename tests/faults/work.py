@@ -61,7 +61,7 @@ WORKS: Mapping[str, str] = {
     "report": f"report {_DRAWN} --bootstrap 20 --out OUT/report.html",
     "choose": f"choose {_DRAWN} --bootstrap 20 --signals answer_stable,overlap --workers 1 "
     "--out OUT/chosen",
-    "init": "init OUT/project",
+    "init": "init OUT",
     "view-bundle": f"view {_DRAWN} --bundle OUT/site",
     "ask-index": "ask Who~founded~Ardel~Tower? --corpus GIVEN/notes --llm scripted "
     f"--policy fixed-2 --index OUT/index {_CACHED}",

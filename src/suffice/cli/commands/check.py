@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from suffice.cli.output import Form, print_result, waiting
 from suffice.cli.parser import command
+from suffice.errors import UsageError
 from suffice.options import Option
 from suffice.results.table import Column, Table
 from suffice.trace.durable import replace_file
@@ -53,6 +54,8 @@ def init(
 
     The lines are for the first agent framework that is installed, else for a plain loop. Existing files stay.
     """
+    if not Path(folder).is_dir():
+        raise UsageError(f"no folder {folder!r}; make it first, or name the folder of your project")
     rows = []
     for name, text in starter_files().items():
         path = Path(folder) / name
