@@ -129,7 +129,8 @@ def gains_table(found: Mapping[str, Any]) -> Table:
     of = f"{len(rows) - 1} signals and their combination"
     said = f"{', '.join(told)}." if told else f"None of {of} is shown to."
     if found["smallest"] is not None and not math.isnan(found["smallest"]):
-        said += f" {found['questions']:,} questions show a correlation of {found['smallest']:.2f} or more."
+        least = f"{found['smallest']:.2f}"
+        said += f" {found['questions']:,} questions would show a correlation of {least} or more."
     described: list[Described] = [
         ("signal", Column(name="signal", most=24)),
         ("r", estimate_column("r", "correlation", signed=True)),
