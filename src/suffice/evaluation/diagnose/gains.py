@@ -39,14 +39,21 @@ def gains(
     if questions < _FEW:
         return None
     table, units = measures.signals(names), measures.units
-    counts = [*resampled_counts(len(last), resamples=resamples, seed=seed, units=units)]
     told = {name: table.signal(name)[open_] for name in names}
     varied = [name for name, of in told.items() if len(np.unique(of[np.isfinite(of)])) > 1]
     values = {name: table.signal(name) for name in varied}
     values[TOGETHER] = _out_of_fold([*values.values()], gain, open_, units, seed)
     normal = NormalDist()
     critical = normal.inv_cdf(1.0 - 0.05 / (2.0 * len(values)))
-    rows = {name: _correlation(one, gain, open_, counts) for name, one in values.items()}
+    sums = np.stack([_sums(one, gain, open_) for one in values.values()], axis=1)
+    drawn = np.concatenate(
+        [
+            _ratios(np.tensordot(counts, sums, axes=1))
+            for counts in resampled_counts(len(last), resamples=resamples, seed=seed, units=units)
+        ]
+    )
+    plain = _ratios(sums.sum(axis=0))
+    rows = {name: _correlation(*of) for name, *of in zip(values, plain, drawn.T, strict=True)}
     errors = [row["error"] for row in rows.values() if row["error"] is not None]
     return {
         "metric": metric,
@@ -67,23 +74,24 @@ def _centered(values: Array, among: Mask) -> Array:
     return np.where(among, kept - means, 0.0)
 
 
-def _correlation(
-    values: Array, gain: Array, open_: Mask, counts: Sequence[Array]
-) -> dict[str, Any]:
+def _sums(values: Array, gain: Array, open_: Mask) -> Array:
+    """Return products and squares of both, summed over the rounds of each question, (n_questions, 3)."""
     among = open_ & np.isfinite(values)
     x, y = _centered(values, among), _centered(gain, among)
-    sums = np.stack([(x * y).sum(axis=1), (x * x).sum(axis=1), (y * y).sum(axis=1)], axis=1)
-    drawn = np.concatenate([_ratio(drawn @ sums) for drawn in counts])
-    estimate = from_draws(float(_ratio(sums.sum(axis=0)[None])[0]), drawn)
+    return np.stack([(x * y).sum(axis=1), (x * x).sum(axis=1), (y * y).sum(axis=1)], axis=1)
+
+
+def _ratios(sums: Array) -> Array:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(sums[..., 0] / np.sqrt(sums[..., 1] * sums[..., 2]))
+
+
+def _correlation(plain: float, drawn: Array) -> dict[str, Any]:
+    estimate = from_draws(float(plain), drawn)
     error = float(np.nanstd(drawn)) if estimate.low is not None else None
     if not error or estimate.estimate is None:
         return {"r": undefined("one of the two never changes"), "z": None, "error": None}
     return {"r": estimate, "z": estimate.estimate / error, "error": error}
-
-
-def _ratio(sums: Array) -> Array:
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(sums[:, 0] / np.sqrt(sums[:, 1] * sums[:, 2]))
 
 
 def _out_of_fold(
