@@ -7,7 +7,6 @@ policy against the best fixed number of rounds at equal cost; whether a signal t
 
 from __future__ import annotations
 
-import math
 import sys
 import warnings
 from pathlib import Path
@@ -88,7 +87,7 @@ def rows_of(record: str) -> tuple[str, str, str]:
             f"{100 * found['mean_gain']:+.1f}",
             f"`{strongest[0]}` {_number(strongest[1]['r'])}",
             _number(together["r"]),
-            f"{', '.join(shown(found)) or 'none'} ({found['smallest'] or math.nan:.2f})",
+            f"{', '.join(shown(found)) or 'none'} ({_smallest(found['smallest'])})",
         ]
     return tuple(f"| {' | '.join(row)} |" for row in (what, best_policy, told))  # type: ignore[return-value]
 
@@ -120,6 +119,10 @@ def _points(interval: dict[str, float]) -> str:
     return "{:+.1f} [{:.1f}, {:.1f}]".format(
         *(100 * interval[end] for end in ("estimate", "low", "high"))
     )
+
+
+def _smallest(correlation: float | None) -> str:
+    return "-" if correlation is None else f"{correlation:.2f}"
 
 
 def _number(estimate: dict[str, Any]) -> str:

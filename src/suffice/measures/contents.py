@@ -115,7 +115,7 @@ class Contents(Tabular):
 def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
     """Return what the record at ``path``, a Parquet file or a directory of them, holds.
 
-    An invalid trace set is a DataError; with ``skip_invalid`` the notes count what was left out.
+    Raises DataError for an invalid trace set; ``skip_invalid`` leaves its invalid parts out and counts them.
     """
     source = inspect_traces(path, keep_unknown=True)
     traces = source.valid(skip_invalid=skip_invalid)

@@ -314,7 +314,7 @@ class Reader:
         return AtStops(scores, costs, past, ranges)
 
     def _unanswered(self, scores: Mapping[ScoreName, Array]) -> Iterator[tuple[str, Range]]:
-        """Yield the range of each mean score of which some, but not all, questions are unknown."""
+        """Yield the range of each mean score that some questions lack."""
         for name, values in scores.items():
             if 0 < (unknown := np.isnan(values) & self.labelled).sum() < self.labelled.sum():
                 low, high = (np.where(unknown, end, values) for end in (0.0, 1.0))
