@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from suffice.errors import counted
 from suffice.measures.measures import Measures
 from suffice.results.table import Column, Described, Table, estimate_column, table_of
 from suffice.stats.intervals import from_draws, resampled_counts, undefined
@@ -134,11 +135,11 @@ def gains_table(found: Mapping[str, Any]) -> Table:
         key=lambda row: -abs(row["z"] or 0.0),
     )
     told = shown(found)
-    of = f"{len(rows) - 1} signals and their combination"
+    of = f"{counted(len(rows) - 1, 'signal')} and all together"
     said = f"{', '.join(told)}." if told else f"None of {of} is shown to."
     if found["smallest"] is not None and not math.isnan(found["smallest"]):
         least = f"{found['smallest']:.2f}"
-        said += f" {found['questions']:,} questions would show a correlation of {least} or more."
+        said += f" {counted(found['questions'], 'question')} would show a correlation of {least} or more."
     described: list[Described] = [
         ("signal", Column(name="signal", most=24)),
         ("r", estimate_column("r", "correlation", signed=True)),
