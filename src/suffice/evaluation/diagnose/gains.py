@@ -136,7 +136,7 @@ def gains_table(found: Mapping[str, Any]) -> Table:
     )
     told = shown(found)
     of = f"{counted(len(rows) - 1, 'signal')} and all together"
-    said = f"{', '.join(told)}." if told else f"None of {of} is shown to."
+    said = f"{', '.join(told)}." if told else f"None is shown to: tried {of}."
     if found["smallest"] is not None and not math.isnan(found["smallest"]):
         least = f"{found['smallest']:.2f}"
         said += f" {counted(found['questions'], 'question')} would show a correlation of {least} or more."
