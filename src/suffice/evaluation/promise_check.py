@@ -19,11 +19,24 @@ from suffice.contracts import StopPolicy, strict_json
 from suffice.costs.usage import COSTS
 from suffice.errors import DataError, UsageError, counted, plain_file, unknown_name
 from suffice.evaluation.choose import candidates as choosing
-from suffice.evaluation.choose.bounds import Bound, allowed_in_words, p_values_of, plain
+from suffice.evaluation.choose.bounds import (
+    LOSES,
+    Bound,
+    allowed_in_words,
+    bound_in_words,
+    p_values_of,
+    plain,
+)
 from suffice.evaluation.choose.candidates import Candidate, Kept
-from suffice.evaluation.choose.choice import Choice
+from suffice.evaluation.replay.loop_comparison import (
+    LoopComparison,
+    changes,
+    compare_loops,
+    shared_rows,
+    told_changes,
+)
 from suffice.evaluation.replay.named_policies import NamedPolicy
-from suffice.evaluation.settings import USUAL_LOSS, ChoiceSettings
+from suffice.evaluation.settings import USUAL_LOSS, ChoiceSettings, ScoredSettings
 from suffice.measures.measures import Measures
 from suffice.options import as_share
 from suffice.policies.defaults import EVAL_SPLIT
@@ -35,15 +48,22 @@ from suffice.results.table import Column, Described, Table, table_of
 from suffice.results.tabular import Tabular
 from suffice.scoring import METRICS
 from suffice.signals.signal_table import refuse_lacking
-from suffice.stats.fields import Fields
+from suffice.stats.fields import Fields, whole
 from suffice.stats.intervals import Interval, percentile_interval, resampled_means
+from suffice.stats.units import Array, unit_means
 from suffice.trace.durable import replace_file
-from suffice.trace.rounds.trace_set import TraceSet, differences, in_words, loops_of, unit_keys
+from suffice.trace.rounds.trace_set import (
+    Difference,
+    TraceSet,
+    differences,
+    in_words,
+    loops_of,
+    unit_keys,
+)
 from suffice.trace.stored_file import EXAMPLE
 
 _VERSION = 1
-_SAMPLE, _MOST_LOST = 32, 10
-_FRESH = "it was chosen on other questions, so all of these test it"
+_MOST_LOST = 10
 _COIN = re.compile(r"coin\(\) < ([\d.e-]+)")
 _PARTS: dict[str, type] = {"tune_split": str, "split": str, "seed": int}
 _TERMS = ("max_loss", "confidence", "loss", "metric", "cost")
@@ -55,22 +75,6 @@ _COLUMNS: tuple[Described, ...] = (
     ("p_value", Column(name="p_value", kind="p_value", head="p-value")),
     (lambda one: "fails" if one.reasons else "holds", Column(name="verdict")),
 )
-
-
-def chosen_on(choice: Choice, policy: StopPolicy, traces: TraceSet) -> dict[str, Any]:
-    """Return what the file of a chosen or guessed policy says of the questions that chose it.
-
-    ``sample`` are keys of some of them, by which a record with the same questions is known.
-    """
-    beside = policy is choice.policy and not policy.facts.guarantee
-    return {
-        "questions": choice.parts["all"],
-        "sample": " ".join(f"{key:.0f}" for key in np.unique(unit_keys(traces))[:_SAMPLE]),
-        **{name: getattr(choice.settings, name) for name in _PARTS},
-        "loop": loops_of(traces.origin.run),
-        "policy": policy_hash(policy),
-        "promise": choice.guarantee if beside else {},
-    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,137 +155,352 @@ def check_promise(
     """Test a policy's promise on a record, and compare with the verdict stored beside the policy's file.
 
     It is one hypothesis, on labeled questions that the policy was not fitted on. A policy that was chosen on
-    these questions also needs the promise that the choice proved. ``update`` stores the verdict if the
-    promise is proven. ``renew`` is what to type for that.
+    these questions also needs the promise that the choice proved; if the loop changed since, its test pays
+    for the search. ``update`` stores the verdict if the promise is proven. ``renew`` is what to type for it.
     """
-    place = Path(policy) / "policy.json" if Path(policy).is_dir() else Path(policy)
-    file, notes = load_policy(place), []
-    own, made = policy_hash(file.policy), file.chosen_on
-    terms = file.policy.facts.guarantee or Fields(made, "chosen_on").of("promise", dict, {})
-    if made.get("policy", own) != own:
-        made, terms = {}, {}
-        notes.append("the policy was edited after it was chosen, so its file's promise is void")
-    promised = str(terms.get("metric")).removesuffix("_em")  # agreement of wrong stops
-    metric = settings.metric or (promised if promised in METRICS else None)
-    measures = Measures.of(record).by(metric)  # type: ignore[arg-type]  # known, as was looked up
-    answer = terms.get("answer") or file.policy.needs.returns or choosing.LATEST
-    cost = settings.cost or terms.get("cost")
-    asked = replace(settings, metric=measures.metric.name, cost=cost, answer=answer)
-    choosing.refuse_several_loops(measures)
-    choosing.refuse_one_round(measures)
-    complete, incomplete = choosing.without_gaps(measures, "checking", asked.f1_kind)
-    labelled, left_out = choosing.labelled_only(complete, asked)
-    refuse_lacking(file.policy.specs, labelled.traces)
-    again = f"type: suffice choose {shlex.quote(record)} --max-loss {asked.max_loss:g} --out NEW"
-    here = loops_of(measures.traces.origin.run)
-    sample = {*str(made.get("sample", "")).split()}
-    fresh = bool(sample) and sample.isdisjoint(f"{key:.0f}" for key in unit_keys(labelled.traces))
-    reasons = []
-    if not fresh and (made or terms):
-        if moved := differences([("then", {"runs": made.get("loop")}), ("now", {"runs": here})]):
-            reasons.append(f"it was chosen on another loop, {in_words(moved)}; {again}")
-        if (proven := _another(terms, promised, asked)) is not None:
-            reasons.append(f"the choice on these questions proved {proven}; {again}")
-    part, note = (labelled, _FRESH) if fresh else _not_fitted(labelled, file, made, terms)
-    figures, lost, fingerprint = _tested(part, file, asked)
-    if figures["p_value"] > 1.0 - asked.confidence:
-        reasons.append(f"not proven on {counted(figures['questions'], 'question')}; {again}")
-    verdict = as_json({"policy": own, "record": fingerprint, "loop": here, **figures})
-    at = os.path.relpath(record, place.parent) if Path(record).exists() else record
-    name = f"{at} {asked.loss} {asked.max_loss:g} {asked.confidence:g} {asked.metric}"
-    stored = place.with_suffix(".promises.json")
-    verdicts = _verdicts(stored)
-    if update and not reasons:
-        document = {"suffice_promises": _VERSION, "promises": {**verdicts, name: verdict}}
-        text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False)
-        replace_file(stored, f"{text}\n".encode())
-    elif not reasons:
-        why = _outdated(verdicts.get(name) or {}, verdict, made)
-        reasons += [f"{one}; type: {renew}" for one in why]
-    if reasons and lost:
-        notes.append(f"lost most points: {lost}")
-    return Checked(
-        name=f"{policy} on {record}",
-        max_loss=asked.max_loss or 0.0,
-        confidence=asked.confidence,
-        metric=measures.metric.name,
-        reasons=tuple(reasons),
-        notes=tuple(filter(None, (incomplete, *left_out, note, *notes))),
-        **figures,
+    tested = _Tested.of(record, Measures.of(record), _Stated.of(policy), settings)
+    return tested.checked(renew, update=update)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Carried(Tabular):
+    """A promise on the record of a changed loop, beside the old record.
+
+    ``decision`` is holds, not shown or does not hold, and ``headline`` says it with what to do. ``loops`` are
+    both paired by question, also under the policy (``None``: no question is in both). ``differs`` is how the
+    runs differ.
+    """
+
+    decision: str
+    headline: str
+    old: Checked
+    new: Checked
+    loops: LoopComparison | None
+    differs: Mapping[str, tuple[Any, Any]]
+
+    def tables(self) -> tuple[Table, ...]:
+        both = Checks(promises=(self.old, replace(self.new, reasons=()))).tables()
+        if self.loops is not None:
+            both += self.loops.tables()
+        else:
+            alone = "No question is in both records, so nothing is paired."
+            both += (Table(name="loops", notes=[alone, told_changes(self.differs)]),)
+        return (Table(name="decision", title=self.headline), *both)
+
+
+def carry_promise(
+    new: tuple[str, Measures], old: tuple[str, Measures], policy: str, settings: ChoiceSettings
+) -> Carried:
+    """Say whether a policy keeps its promise on ``new``, a record of a changed loop, and store it if so.
+
+    Records are given with their places. Without a max_loss, the promise is that of the policy's file. A file
+    without one, records that are scored differently, or one of them with a budget note: a UsageError.
+    """
+    stated = _Stated.of(policy)
+    if settings.max_loss is None:
+        settings = replace(settings, **stated.promised(new[0]))
+    moved = differences((place, measures.traces.origin.run) for place, measures in (old, new))
+    if any(one.entry == "budget_note" for one in moved):
+        raise UsageError(
+            f"only one of the loops was told its budget, {in_words(moved)}; record both with --budget-note, "
+            "or both without"
+        )
+    before = _Tested.of(*old, stated, settings)
+    after = _Tested.of(*new, stated, replace(settings, cost=before.asked.cost), changed=True)
+    parts, scored = (before.part, after.part), ScoredSettings(**before.asked.scored)
+    loops = None
+    if len(shared_rows(*parts, scored.f1_kind)[0]):
+        loops = compare_loops(*parts, scored, stopped=(before.columns, after.columns))
+    checked = after.checked("", update=True)
+    decision = "not shown" if checked.reasons else "holds"
+    decision = "does not hold" if checked.loss.low > checked.max_loss else decision
+    return Carried(
+        decision=decision,
+        headline=after.headline(decision),
+        old=before.checked(None),
+        new=checked,
+        loops=loops,
+        differs=changes(*parts),
     )
 
 
-def _another(terms: Mapping[str, Any], metric: str, asked: ChoiceSettings) -> str | None:
-    """What a choice among many policies proved instead of the terms; ``None``: these, or stricter ones."""
-    most, sure = terms.get("max_loss"), terms.get("confidence")
-    if not isinstance(most, float) or not isinstance(sure, float) or terms.get("fell_back"):
-        return "nothing of it (a guess)"
-    kept = most <= (asked.max_loss or 0.0) and sure >= asked.confidence
-    if kept and (terms.get("loss"), metric) == (asked.loss, asked.metric):
-        return None
-    return f"that it {allowed_in_words(terms)} ({100 * sure:g}% confidence)"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stated:
+    """A policy's file and what it says of its choice: nothing where somebody edited the policy since."""
 
+    named: str
+    place: Path
+    file: PolicyFile
+    made: Mapping[str, Any]
+    terms: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
 
-def _not_fitted(
-    labelled: Measures, file: PolicyFile, made: Mapping[str, Any], terms: Mapping[str, Any]
-) -> tuple[Measures, str]:
-    """The questions that the policy was not fitted on, and how they are known."""
-    fitted_on, traces = file.policy.facts.fitted_on, labelled.traces
-    chosen, fitted = bool(made or terms), bool(fitted_on) or terms.get("path") == "learned"
-    if chosen and not fitted:
-        return labelled, ""
-    if made.get("questions") == traces.n_questions:
-        parts = {name: Fields(made, "chosen_on").of(name, kind) for name, kind in _PARTS.items()}
-        parted, _ = choosing.in_parts(labelled, ChoiceSettings(**parts))
-        return parted.only_split(choosing.PROVE), "tested on what its choice held out"
-    if EVAL_SPLIT in traces.splits and fitted_on.get("split") != EVAL_SPLIT:
-        why = "as the file of the policy does not say what it was chosen on"
-        return labelled.only_split(EVAL_SPLIT), f"tested on split {EVAL_SPLIT}, {why}"
-    if fitted:
-        raise UsageError(
-            f"{traces.origin.source} has no questions that are known to be new to the fitted policy; if all "
-            f"are, type: suffice traces split {traces.at} --splits {EVAL_SPLIT}=1 --replace --out NEW"
+    @classmethod
+    def of(cls, policy: str) -> _Stated:
+        place = Path(policy) / "policy.json" if Path(policy).is_dir() else Path(policy)
+        file = load_policy(place)
+        made, own = file.chosen_on, policy_hash(file.policy)
+        if made.get("policy", own) != own:
+            note = "the policy was edited after it was chosen, so its file's promise is void"
+            return cls(named=policy, place=place, file=file, made={}, terms={}, notes=(note,))
+        terms = file.policy.facts.guarantee or Fields(made, "chosen_on").of("promise", dict, {})
+        return cls(named=policy, place=place, file=file, made=made, terms=terms)
+
+    @property
+    def metric(self) -> Any:
+        name = str(self.terms.get("metric")).removesuffix("_em")  # agreement of wrong stops
+        return name if name in METRICS else None
+
+    @property
+    def proven(self) -> dict[str, Any]:
+        """The loss, its bound and the confidence that a choice proved; empty: a guess."""
+        most, sure = self.terms.get("max_loss"), self.terms.get("confidence")
+        if (
+            not isinstance(most, float)
+            or not isinstance(sure, float)
+            or self.terms.get("fell_back")
+        ):
+            return {}
+        return {"max_loss": most, "confidence": sure, "loss": self.terms.get("loss")}
+
+    def promised(self, record: str) -> dict[str, Any]:
+        if not self.proven:
+            raise UsageError(
+                f"{self.place} holds no proven promise; name the loss to test, as in --max-loss 0.05, or "
+                f"choose again: suffice choose {shlex.quote(record)} --out NEW"
+            )
+        return self.proven
+
+    def another(self, asked: ChoiceSettings) -> str | None:
+        """What the choice proved instead of what is asked; ``None``: this, or more."""
+        proven = self.proven
+        if not proven:
+            return "nothing of it (a guess)"
+        kept = (
+            proven["max_loss"] <= (asked.max_loss or 0.0)
+            and proven["confidence"] >= asked.confidence
         )
-    return labelled, "valid if nobody picked the policy by looking at these questions"
+        if kept and (proven["loss"], self.metric) == (asked.loss, asked.metric):
+            return None
+        return (
+            f"that it {allowed_in_words(self.terms)} ({100 * proven['confidence']:g}% confidence)"
+        )
+
+    def moved(self, traces: TraceSet) -> tuple[Difference, ...]:
+        """How the loop that was chosen on differs from this record's."""
+        now = {"runs": loops_of(traces.origin.run)}
+        return differences([("then", {"runs": self.made.get("loop")}), ("now", now)])
+
+    def testing(self, labelled: Measures) -> tuple[Measures, str, bool]:
+        """The questions that test the policy, how they are known, and whether any of them chose it."""
+        fitted_on, traces = self.file.policy.facts.fitted_on, labelled.traces
+        sample = {*str(self.made.get("sample", "")).split()}
+        if sample and sample.isdisjoint(f"{key:.0f}" for key in unit_keys(traces)):
+            return labelled, "it was chosen on other questions, so all of these test it", False
+        chosen, fitted = (
+            bool(self.made or self.terms),
+            fitted_on or self.terms.get("path") == "learned",
+        )
+        if chosen and not fitted:
+            return labelled, "", True
+        if self.made.get("questions") == traces.n_questions:
+            parts = {
+                name: Fields(self.made, "chosen_on").of(name, kind) for name, kind in _PARTS.items()
+            }
+            held_out = choosing.in_parts(labelled, ChoiceSettings(**parts))[0].only_split(
+                choosing.PROVE
+            )
+            if choosing.digest_of(held_out.traces) == self.made.get("held_out"):
+                return held_out, "tested on what its choice held out", True
+        if EVAL_SPLIT in traces.splits and fitted_on.get("split") != EVAL_SPLIT:
+            why = "as the file of the policy does not say what it was chosen on"
+            return labelled.only_split(EVAL_SPLIT), f"tested on split {EVAL_SPLIT}, {why}", chosen
+        if fitted:
+            raise UsageError(
+                f"{traces.origin.source} has no questions that are known to be new to the fitted policy. If "
+                "suffice.choose made it, save it with choice.save(PATH), which names them. If all are new, "
+                f"type: suffice traces split {traces.at} --splits {EVAL_SPLIT}=1 --replace --out NEW"
+            )
+        return labelled, "valid if nobody picked the policy by looking at these questions", chosen
 
 
-def _tested(
-    part: Measures, file: PolicyFile, asked: ChoiceSettings
-) -> tuple[dict[str, Any], str, str]:
-    """The figures of the policy, the questions that lost most, and a hash of what the figures rest on."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tested:
+    """A policy, tested on a record: figures, columns by question and what its verdict rests on."""
+
+    record: str
+    stated: _Stated
+    asked: ChoiceSettings
+    part: Measures
+    kept: Kept
+    columns: Mapping[str, Array]
+    figures: Mapping[str, Any]
+    reasons: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls,
+        record: str,
+        measures: Measures,
+        stated: _Stated,
+        settings: ChoiceSettings,
+        *,
+        changed: bool = False,
+    ) -> _Tested:
+        """Test it; ``changed``: the loop did, even if its run document does not say so."""
+        policy, terms = stated.file.policy, stated.terms
+        measures = measures.by(settings.metric or stated.metric)
+        answer = terms.get("answer") or policy.needs.returns or choosing.LATEST
+        cost = settings.cost or terms.get("cost")
+        asked = replace(settings, metric=measures.metric.name, cost=cost, answer=answer)
+        choosing.refuse_several_loops(measures)
+        choosing.refuse_one_round(measures)
+        complete, incomplete = choosing.without_gaps(measures, "checking", asked.f1_kind)
+        labelled, left_out = choosing.labelled_only(complete, asked)
+        refuse_lacking(policy.specs, labelled.traces)
+        part, how, chosen = stated.testing(labelled)
+        again = (
+            f"type: suffice choose {shlex.quote(record)} --max-loss {asked.max_loss:g} --out NEW"
+        )
+        notes, reasons, error = (
+            [incomplete, *left_out, how, *stated.notes],
+            [],
+            1.0 - asked.confidence,
+        )
+        if chosen and (proven := stated.another(asked)) is not None:
+            reasons.append(f"the choice on these questions proved {proven}; {again}")
+        elif chosen and (changed or (moved := stated.moved(measures.traces))):
+            tried = whole(terms.get("tested"), "guarantee.tested", 1)
+            error /= tried
+            why = f", {in_words(moved)}" if not changed else ""
+            notes.append(
+                f"the loop changed{why}; on these questions {tried:,} policies were tried, so the test may "
+                f"err with {100 * error:.2g}% alone"
+            )
+        kept, columns, figures = _measured(part, stated.file, asked, error)
+        if figures["p_value"] > error:
+            reasons.append(f"not proven on {counted(figures['questions'], 'question')}; {again}")
+            notes.append(_most_lost(kept))
+        return cls(
+            record=record,
+            stated=stated,
+            asked=asked,
+            part=part,
+            kept=kept,
+            columns=columns,
+            figures=figures,
+            reasons=tuple(reasons),
+            notes=tuple(filter(None, notes)),
+        )
+
+    def checked(self, renew: str | None, *, update: bool = False) -> Checked:
+        """Compare with the stored verdict, or store it; without ``renew`` do neither."""
+        reasons = self.reasons
+        if renew is not None and not reasons:
+            stored = self.stated.place.with_suffix(".promises.json")
+            name, verdict, verdicts = self._name, self._verdict(), _verdicts(stored)
+            if update:
+                document = {"suffice_promises": _VERSION, "promises": {**verdicts, name: verdict}}
+                text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False)
+                replace_file(stored, f"{text}\n".encode())
+            else:
+                why = _outdated(verdicts.get(name) or {}, verdict, self.stated.made)
+                reasons = tuple(f"{one}; type: {renew}" for one in why)
+        return Checked(
+            name=f"{self.stated.named} on {self.record}",
+            max_loss=self.asked.max_loss or 0.0,
+            confidence=self.asked.confidence,
+            metric=self.part.metric.name,
+            reasons=reasons,
+            notes=self.notes,
+            **self.figures,
+        )
+
+    @property
+    def _name(self) -> str:
+        at, asked = self.record, self.asked
+        if Path(at).exists():
+            at = os.path.relpath(at, self.stated.place.parent)
+        return f"{at} {asked.loss} {asked.max_loss:g} {asked.confidence:g} {asked.metric}"
+
+    def _verdict(self) -> dict[str, Any]:
+        digest, kept = hashlib.sha256(json.dumps(self.kept.ids).encode()), self.kept
+        for values in (kept.scores, kept.costs[:2], kept.stops[1]):
+            digest.update(np.nan_to_num(values.round(9), nan=-1.0).tobytes())
+        told = {
+            "policy": policy_hash(self.stated.file.policy),
+            "record": digest.hexdigest()[:16],
+            "loop": loops_of(self.part.traces.origin.run),
+        }
+        return dict(as_json({**told, **self.figures}))
+
+    def headline(self, decision: str) -> str:
+        asked, metric, figures = self.asked, self.part.metric, self.figures
+        most = bound_in_words(
+            asked.loss, asked.max_loss or 0.0, metric.label, LOSES, agreement=metric.agreement
+        )
+        if decision == "holds":
+            saved = f"saves {percent(figures['saved'])}% of the {COSTS[figures['cost']].label}"
+            return (
+                f"Holds: on {self.record}, {self.stated.named} {saved} and {most} (proven, "
+                f"{100 * asked.confidence:g}% confidence). The verdict is stored; write record = "
+                f'"{self.record}" into suffice.toml.'
+            )
+        why = ". ".join(f"{one[:1].upper()}{one[1:]}" for one in self.reasons)
+        return f"{decision.capitalize()}: that {self.stated.named} {most} on {self.record}. {why}."
+
+
+def _measured(
+    part: Measures, file: PolicyFile, asked: ChoiceSettings, error: float
+) -> tuple[Kept, dict[str, Array], dict[str, Any]]:
+    """The policy beside the full budget, its columns (n_questions,), and its figures."""
     heads, sides = _sides(file.policy)
-    full = Rule(rule=f"round >= {part.traces.n_rounds}")
-    members = [NamedPolicy.of(full, "full")]
+    members = [NamedPolicy.of(Rule(rule=f"round >= {part.traces.n_rounds}"), "full")]
     for number, policy in enumerate((file.policy, *sides)):
         members.append(NamedPolicy.of(policy, str(number), file.max_rounds))
     candidates = [Candidate(policy=one, group="path", answer=asked.answer) for one in members]
     kept = Kept.of(part, candidates, asked)
     rows = np.arange(part.traces.n_questions)
     half, bound = kept.half(rows), Bound(of=asked.loss, most=asked.max_loss or 0.0)
-    losses = half.losses(np.arange(1, len(members)), bound.of)
-    # a rule that tosses a coin is tested by its expected loss, as its choice did
-    tested = heads * losses[:, [1]] + (1.0 - heads) * losses[:, [2]] if sides else losses
-    means = plain(tested, bound, half)
-    draws = resampled_means(means, resamples=asked.resamples, seed=asked.seed)
-    before, after = half.costs[:2].tolist()
+
+    def expected(
+        values: Array,
+    ) -> Array:  # over the coin, as in its choice, (n_members, n_questions)
+        return values[1] if not sides else heads * values[2] + (1.0 - heads) * values[3]
+
+    losses = expected(replace(half, units=None).losses(np.arange(len(members)), bound.of).T)
+    columns = {
+        "policy_score": expected(kept.scores[rows, np.minimum(kept.stops, kept.last) - 1]),
+        "policy_loss": plain(losses, bound, half),
+        "policy_cost": expected(kept.costs),
+    }
+    tested = unit_means(losses[:, None], kept.units)
+    means = unit_means(
+        np.stack([columns["policy_loss"], columns["policy_cost"]], axis=1), kept.units
+    )
+    draws = resampled_means(means[:, :1], resamples=asked.resamples, seed=asked.seed)
+    (lost, after), before = means.mean(axis=0).tolist(), float(half.costs[0])
     figures = {
         "questions": len(rows),
         "saved": 1.0 - after / before if before else None,
         "cost": kept.axis.name,
-        "loss": percentile_interval(float(means.mean()), draws[:, 0]),
-        "p_value": float(p_values_of(half, tested, bound, 1.0 - asked.confidence)[0]),
+        "loss": percentile_interval(lost, draws[:, 0]),
+        "p_value": float(p_values_of(half, tested, bound, error)[0]),
     }
-    digest = hashlib.sha256(json.dumps(kept.ids).encode())
-    for values in (kept.scores, kept.costs[:2], kept.stops[1]):
-        digest.update(np.nan_to_num(values.round(9), nan=-1.0).tobytes())
-    stops = kept.stops[1]
+    return kept, columns, figures
+
+
+def _most_lost(kept: Kept) -> str:
+    """The questions that lost most, of a record that nobody cut."""
+    rows, stops = np.arange(len(kept.last)), kept.stops[1]
     own = kept.scores[rows, kept.last - 1] - kept.scores[rows, np.minimum(stops, kept.last) - 1]
     lost = [
         f"{kept.ids[row]:.80} ({percent(own[row])} at round {stops[row]})"
         for row in np.argsort(-own, kind="stable")[:_MOST_LOST].tolist()
         if own[row] > 0.0 and kept.seen is None
     ]
-    return figures, ", ".join(lost), digest.hexdigest()[:16]
+    return f"lost most points: {', '.join(lost)}" if lost else ""
 
 
 def _sides(policy: StopPolicy) -> tuple[float, list[Rule]]:

@@ -208,6 +208,14 @@ def choose(
     *,
     reading: Sampling,
     settings: ChoiceSettings,
+    against: Annotated[
+        str | None,
+        Option(
+            metavar="OLD",
+            help="choose nothing: test whether a policy that was chosen on this record keeps its promise on "
+            "TRACES, of a changed loop. The policy is --policy, else that in --out.",
+        ),
+    ] = None,
     out: Annotated[
         str,
         Option(
@@ -217,30 +225,26 @@ def choose(
         ),
     ] = "chosen",
     form: Form,
-) -> None:
+) -> int:
     """Choose one policy for a record, and list what you can save for each loss that you allow.
 
     Proves fixed paths on all labeled questions. Fits methods, rules and learned values on one part of the
     record and proves them on another. Writes all files of a run or none.
+    With --against, exits with 0 if the promise holds on the new record, else with 1.
     """
     from suffice.evaluation.choose import procedure
-    from suffice.evaluation.promise_check import chosen_on
-    from suffice.policies.policy_file import save_policy
     from suffice.trace.durable import replaced_together
 
-    measures = reading.measures(*traces)
     folder = Path(out)
+    if against is not None:
+        return _against(traces, against, reading, settings, str(folder / "policy.json"), form)
+    measures = reading.measures(*traces)
     with waiting("choosing"):
         choice = procedure.choose(measures, settings)
     with waiting("writing the page"), replaced_together(folder, _FILES) as aside:
-        budget = measures.traces.full_budget
-        made = chosen_on(choice, choice.policy, measures.traces)
-        save_policy(choice.policy, aside, max_rounds=budget, chosen_on=made)
-        guessed = None if choice.guess is None else choice.guess.policy.policy
-        if guessed is not None:
-            remark = "a guess: likely at 80% confidence, not proven"
-            made, file = chosen_on(choice, guessed, measures.traces), aside / "guess.json"
-            save_policy(guessed, file, max_rounds=budget, remark=remark, chosen_on=made)
+        choice.save(aside)
+        if choice.guess is not None:
+            choice.save(aside / "guess.json", guess=True)
         write_choice(choice, aside)
     policy, page, guess = folder / "policy.json", folder / "index.html", folder / "guess.json"
     if form.name == "text":
@@ -251,9 +255,37 @@ def choose(
         more = len(choice.notes) + len(choice.left_out) + len(choice.warned)
         if more:
             say(f"{counted(more, 'note')} in the page and in {folder / 'choice.json'}")
-        return
+        return 0
     written = {**tell_policy(policy, choice.policy, measures.traces), "page": str(page)}
     print_result(form, choice.tables(), lambda: {**choice.to_json(), **written}, choice.notes)
+    return 0
+
+
+_TESTED = ("policies", "max_loss", "confidence", "loss")
+"""Settings of a choice that also test one policy, beside those of its score and cost."""
+
+
+def _against(
+    traces: tuple[str, ...],
+    against: str,
+    reading: Sampling,
+    settings: ChoiceSettings,
+    policy: str,
+    form: Form,
+) -> int:
+    from suffice.evaluation.promise_check import carry_promise
+
+    kept = ChoiceSettings(**settings.scored, **{name: getattr(settings, name) for name in _TESTED})
+    policies = settings.policies or (policy,)
+    if kept != settings or reading.sample is not None or len(traces) > 1 or len(policies) > 1:
+        raise UsageError(
+            "--against tests one policy on one whole record: leave out options that choose, and --sample"
+        )
+    new, old = (reading.measures(place) for place in (traces[0], against))
+    with waiting("testing"):
+        found = carry_promise((traces[0], new), (against, old), str(policies[0]), settings)
+    print_result(form, found.tables(), found.to_json)
+    return int(found.decision != "holds")
 
 
 @command()
@@ -278,7 +310,9 @@ def choose_alone(
     measures = reading.measures(traces)
     with waiting("choosing"):
         choice = procedure.choose(measures, settings)
-    written = written_policy(out, choice.policy, measures.traces)
+    written = {}
+    if out is not None:
+        written = tell_policy(choice.save(out), choice.policy, measures.traces)
     if form.name == "text":
         put("\n".join(choice.screen()))
     print_result(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 import warnings
 from collections.abc import Mapping, Sequence
@@ -38,7 +39,7 @@ from suffice.policies.registry import find_method, fit_method, nameable_methods
 from suffice.policies.unfitted import FixedPolicy
 from suffice.scoring import AnswerChoice, F1Kind
 from suffice.stats.units import Array, lots, numbered_units, unit_means
-from suffice.trace.rounds.trace_set import in_words
+from suffice.trace.rounds.trace_set import TraceSet, in_words, unit_keys
 
 RANK, PROVE = "rank", "prove"
 _RANK_SHARE = 1 / 3
@@ -125,6 +126,11 @@ def in_parts(measures: Measures, settings: ChoiceSettings) -> tuple[Measures, li
         for number in np.flatnonzero(part).tolist():
             splits[number] = name
     return measures.in_splits(splits), notes
+
+
+def digest_of(traces: TraceSet) -> str:
+    """Return a hash of which questions these are, in any order."""
+    return hashlib.sha256(np.sort(unit_keys(traces)).tobytes()).hexdigest()[:16]
 
 
 def refuse_one_round(measures: Measures) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
@@ -19,6 +20,7 @@ from suffice.evaluation.replay.results import PolicyResult, ReplayResult
 from suffice.evaluation.settings import ChoiceSettings
 from suffice.measures.costs import ANSWERS_ASSUMED, CostAxis, CostChange, cost_changes
 from suffice.policies.defaults import FIT_SPLIT
+from suffice.policies.policy_file import policy_hash, save_policy
 from suffice.results.formats import amount, decimal, percent, points
 from suffice.results.plots import Plot
 from suffice.results.table import Column, Described, Table, Value, table_of
@@ -58,7 +60,8 @@ class Choice(Tabular):
     the best fitted candidates on the held-out questions. ``ranked`` are all fitted candidates, best first,
     ``parts`` the sizes of the splits. ``by_majority`` is the full budget's gain by its most frequent answer.
     ``wrong`` are questions that the policy gets wrong and the full budget right. ``incomplete`` counts
-    labeled questions without an answer in some round, which are left out.
+    labeled questions without an answer in some round, which are left out. ``made`` tells the questions that
+    chose, by keys of some of them and a hash of the held-out ones, and ``max_rounds`` the full budget.
     """
 
     chosen: Candidate
@@ -71,6 +74,8 @@ class Choice(Tabular):
     ranked: tuple[Ranked, ...]
     rules_looked_at: int
     settings: ChoiceSettings
+    made: Mapping[str, Any]
+    max_rounds: int
     parts: Mapping[str, int]
     axis: CostAxis
     wrong: tuple[Mapping[str, Any], ...]
@@ -93,6 +98,23 @@ class Choice(Tabular):
         """A candidate that likely keeps the unproven promise; ``None``: no guess."""
         found = None if self.promised is None else self.promised.guess
         return None if found is None else found.candidate
+
+    def save(self, path: str | Path, *, guess: bool = False) -> Path:
+        """Write the chosen policy, or the guess, as a file that also says which questions chose it.
+
+        ``suffice.save_policy(choice.policy, path)`` writes the policy alone. Without a guess, and for paths
+        that cannot be written, it is a UsageError.
+        """
+        policy = self.guess.policy.policy if guess and self.guess else self.policy
+        if policy is None or (guess and self.guess is None):
+            raise UsageError(
+                "there is no guess: the loss asked for is proven, or nothing likely keeps it"
+            )
+        held = guess or policy.facts.guarantee
+        told = {"policy": policy_hash(policy), "promise": {} if held else self.guarantee}
+        remark = "a guess: likely at 80% confidence, not proven" if guess else None
+        made = {**self.made, **told}
+        return save_policy(policy, path, max_rounds=self.max_rounds, remark=remark, chosen_on=made)
 
     @property
     def result(self) -> ReplayResult:

@@ -20,6 +20,7 @@ from suffice.evaluation.choose.candidates import (
     Candidates,
     Kept,
     candidates_of,
+    digest_of,
     in_parts,
     labelled_only,
     refuse_one_round,
@@ -51,8 +52,9 @@ from suffice.scoring import AnswerChoice
 from suffice.stats.fields import known
 from suffice.stats.intervals import Interval, percentile_interval, resampled_means
 from suffice.stats.units import unit_means
+from suffice.trace.rounds.trace_set import loops_of, unit_keys
 
-_MOST_WRONG = 50
+_MOST_WRONG, _SAMPLE = 50, 32
 _MOST_SHOWN = 12  # rules and methods that are replayed beside the chosen one
 
 
@@ -132,7 +134,16 @@ def choose(traces: Traces, settings: ChoiceSettings) -> Choice:
     if promises and (cut := _cut_terms(labelled)):
         notes.append(f"{cut['cut']}. To prove more, record in shadow mode or explore more")
     sizes = {"all": labelled, FIT_SPLIT: fit, RANK: rank, PROVE: proving}
+    made = {
+        "questions": labelled.traces.n_questions,
+        "sample": " ".join(f"{key:.0f}" for key in np.unique(unit_keys(labelled.traces))[:_SAMPLE]),
+        "held_out": digest_of(proving.traces),
+        **{name: getattr(settings, name) for name in ("tune_split", "split", "seed")},
+        "loop": loops_of(measures.traces.origin.run),
+    }
     return Choice(
+        made=made,
+        max_rounds=measures.traces.full_budget,
         chosen=chosen,
         title=title,
         why=why,
