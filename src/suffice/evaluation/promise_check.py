@@ -43,7 +43,7 @@ from suffice.policies.defaults import EVAL_SPLIT
 from suffice.policies.policy_file import PolicyFile, check_version, load_policy, policy_hash
 from suffice.policies.rules.policy import Rule
 from suffice.results.as_json import as_json
-from suffice.results.formats import percent
+from suffice.results.formats import bracket, percent
 from suffice.results.table import Column, Described, Table, table_of
 from suffice.results.tabular import Tabular
 from suffice.scoring import METRICS
@@ -179,13 +179,16 @@ class Carried(Tabular):
     differs: Mapping[str, tuple[Any, Any]]
 
     def tables(self) -> tuple[Table, ...]:
-        both = Checks(promises=(self.old, replace(self.new, reasons=()))).tables()
-        if self.loops is not None:
-            both += self.loops.tables()
-        else:
-            alone = "No question is in both records, so nothing is paired."
-            both += (Table(name="loops", notes=[alone, told_changes(self.differs)]),)
-        return (Table(name="decision", title=self.headline), *both)
+        notes = [f"{one.name}: {said}" for one in (self.old, self.new) for said in one.notes]
+        alone = [
+            "No question is in both records, so nothing is paired.",
+            told_changes(self.differs),
+        ]
+        return (
+            Table(name="decision", title=self.headline),
+            table_of("promises", (self.old, self.new), _COLUMNS, notes=notes),
+            *(self.loops.tables() if self.loops else [Table(name="loops", notes=alone)]),
+        )
 
 
 def carry_promise(
@@ -206,8 +209,15 @@ def carry_promise(
             "or both without"
         )
     before = _Tested.of(*old, stated, settings)
-    after = _Tested.of(*new, stated, replace(settings, cost=before.asked.cost), changed=True)
-    parts, scored = (before.part, after.part), ScoredSettings(**before.asked.scored)
+    settings, scored = (
+        replace(settings, cost=before.asked.cost),
+        ScoredSettings(**before.asked.scored),
+    )
+    both = [measures.by(scored.metric) for _, measures in (old, new)]
+    after = _Tested.of(
+        *new, stated, settings, shares=bool(len(shared_rows(*both, scored.f1_kind)[0]))
+    )
+    parts = before.part, after.part
     loops = None
     if len(shared_rows(*parts, scored.f1_kind)[0]):
         loops = compare_loops(*parts, scored, stopped=(before.columns, after.columns))
@@ -291,10 +301,10 @@ class _Stated:
         now = {"runs": loops_of(traces.origin.run)}
         return differences([("then", {"runs": self.made.get("loop")}), ("now", now)])
 
-    def testing(self, labelled: Measures) -> tuple[Measures, str, bool]:
+    def testing(self, labelled: Measures, *, shares: bool) -> tuple[Measures, str, bool]:
         """The questions that test the policy, how they are known, and whether any of them chose it."""
         fitted_on, traces = self.file.policy.facts.fitted_on, labelled.traces
-        sample = {*str(self.made.get("sample", "")).split()}
+        sample = {*str(self.made.get("sample", "")).split()} if not shares else ()
         if sample and sample.isdisjoint(f"{key:.0f}" for key in unit_keys(traces)):
             return labelled, "it was chosen on other questions, so all of these test it", False
         chosen, fitted = (
@@ -346,9 +356,9 @@ class _Tested:
         stated: _Stated,
         settings: ChoiceSettings,
         *,
-        changed: bool = False,
+        shares: bool | None = None,
     ) -> _Tested:
-        """Test it; ``changed``: the loop did, even if its run document does not say so."""
+        """Test it; ``shares``: of a changed loop, whether questions chose the policy (``None``: as told)."""
         policy, terms = stated.file.policy, stated.terms
         measures = measures.by(settings.metric or stated.metric)
         answer = terms.get("answer") or policy.needs.returns or choosing.LATEST
@@ -359,7 +369,7 @@ class _Tested:
         complete, incomplete = choosing.without_gaps(measures, "checking", asked.f1_kind)
         labelled, left_out = choosing.labelled_only(complete, asked)
         refuse_lacking(policy.specs, labelled.traces)
-        part, how, chosen = stated.testing(labelled)
+        part, how, chosen = stated.testing(labelled, shares=bool(shares))
         again = (
             f"type: suffice choose {shlex.quote(record)} --max-loss {asked.max_loss:g} --out NEW"
         )
@@ -370,10 +380,10 @@ class _Tested:
         )
         if chosen and (proven := stated.another(asked)) is not None:
             reasons.append(f"the choice on these questions proved {proven}; {again}")
-        elif chosen and (changed or (moved := stated.moved(measures.traces))):
+        elif chosen and ((moved := stated.moved(measures.traces)) or shares is not None):
             tried = whole(terms.get("tested"), "guarantee.tested", 1)
             error /= tried
-            why = f", {in_words(moved)}" if not changed else ""
+            why = f", {in_words(moved)}" if moved else ""
             notes.append(
                 f"the loop changed{why}; on these questions {tried:,} policies were tried, so the test may "
                 f"err with {100 * error:.2g}% alone"
@@ -447,8 +457,9 @@ class _Tested:
                 f"{100 * asked.confidence:g}% confidence). The verdict is stored; write record = "
                 f'"{self.record}" into suffice.toml.'
             )
-        why = ". ".join(f"{one[:1].upper()}{one[1:]}" for one in self.reasons)
-        return f"{decision.capitalize()}: that {self.stated.named} {most} on {self.record}. {why}."
+        lost = f"it loses {percent(figures['loss'].estimate)} {bracket(figures['loss'])} points"
+        said = "; ".join((lost, *self.reasons))
+        return f"{decision.capitalize()} that {self.stated.named} {most} on {self.record}: {said}."
 
 
 def _measured(

@@ -142,7 +142,7 @@ def compare_loops(
     labels = {
         "score": label,
         "policy_score": f"{label} with the policy",
-        "policy_loss": "lost by it",
+        "policy_loss": "points lost by it",
     }
     labels["policy_cost"] = f"{COSTS[asked.cost or 'rounds'].label} with it"
     columns = unit_means(
