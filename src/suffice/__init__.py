@@ -4,7 +4,7 @@ Record a loop once, replay every stopping policy on the record, choose with hone
 chosen policy live in your own loop::
 
     choice = suffice.choose("example", max_loss=0.05)
-    suffice.save_policy(choice.policy, "policy.json", max_rounds=5)
+    choice.save("policy.json")
 
     watch = suffice.Watch("policy.json", record="live.db", mode="live")
     with watch.question("Where was Ibsen born?") as loop:

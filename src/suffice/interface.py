@@ -252,7 +252,7 @@ def choose(
     --------
     >>> import suffice
     >>> choice = suffice.choose("example", max_loss=0.05)
-    >>> suffice.save_policy(choice.policy, "policy.json")  # doctest: +SKIP
+    >>> choice.save("policy.json")  # doctest: +SKIP
     """
     from suffice.evaluation.choose.procedure import choose as chosen
     from suffice.evaluation.settings import ChoiceSettings

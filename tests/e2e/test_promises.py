@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.commands import run
+from tests.commands import SUFFICE, run
 
 from suffice.cli.commands import check
 from suffice.evaluation.promise_check import check_promise, promise_settings
@@ -102,7 +103,14 @@ def grown() -> None:
     [
         (lambda: terms(policy="chosen/guess.json"), 1, "guess"),
         (lambda: terms(max_loss=0.01), 1, "proved that it loses at most 3 score points"),
-        (lambda: made(loop=[{"model": "another"}]), 1, "model another"),
+        (
+            lambda: (
+                made(loop=[{"model": "another"}]),
+                edited("chosen/policy.promises.json", promises={}),
+            ),
+            1,
+            "another loop, they differ in model another",
+        ),
         (lambda: edited("chosen/policy.promises.json", promises={}), 1, "suffice.toml --update"),
         (grown, 1, "from 245 to 250 questions"),
         (lambda: edited("chosen/policy.json", suffice_policy=99), 2, "pip install -U suffice"),
@@ -140,6 +148,66 @@ def test_what_tests_a_policy(project: Path) -> None:
     found = check_promise("example", str(own), asked, renew="x")
     assert found.questions == 150
     assert any("split eval" in note for note in found.notes)
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def performed(folder: Path, base: str = "") -> tuple[int, str]:
+    """Run the steps of the action as its runner does, without pip; the exit code and the summary."""
+    yaml = pytest.importorskip("yaml")
+    action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+    given = {
+        "inputs.config": action["inputs"]["config"]["default"],
+        "inputs.install || github.action_path": str(ROOT),
+        "github.event.pull_request.base.sha": base,
+    }
+    programs, summary = folder.parent / f"{folder.name}-bin", folder.parent / f"{folder.name}.md"
+    programs.mkdir(exist_ok=True)
+    summary.unlink(missing_ok=True)
+    words = {"python": 'test "$5" = "$INSTALL"', "suffice": f'{" ".join(SUFFICE)} "$@"'}
+    for name, line in words.items():
+        (programs / name).write_text(f"#!/bin/sh\n{line}\n", encoding="utf-8")
+        (programs / name).chmod(0o755)
+    path = os.pathsep.join([str(programs), os.environ["PATH"]])
+    for step in action["runs"]["steps"]:
+        if "run" not in step or not given.get(step.get("if"), "always"):
+            continue
+        env = {name: given[value.strip("${} ")] for name, value in step["env"].items()}
+        env |= {**os.environ, "PATH": path, "GITHUB_STEP_SUMMARY": str(summary)}
+        shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
+        done = subprocess.run(shell, cwd=folder, env=env, check=False)
+        if done.returncode:
+            break
+    return done.returncode, summary.read_text(encoding="utf-8")
+
+
+def committed() -> str:
+    me = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    for words in (["init", "-q"], ["add", "-A"], [*me, "commit", "-q", "-m", "change"]):
+        subprocess.run(["git", *words], check=True)
+    return subprocess.check_output(["git", "rev-parse", "HEAD"], text=True).strip()
+
+
+def test_the_action_shows_what_a_change_does_to_promises_and_fails_it(project: Path) -> None:
+    Path("chosen").rename("a|<b>")  # text of others is shown as text
+    terms(policy="a|<b>/policy.json")
+    base = committed()
+    assert performed(project)[0] == 0
+
+    edited("a|<b>/policy.json", rule="round >= 1")
+    committed()
+    code, summary = performed(project, base)
+    before, now = summary.split("## Promises now")
+    assert code == 1
+    assert "| holds" in before
+    assert "| fails" in now
+    assert r"a\|&lt;b&gt;/policy.json" in now
+
+    edited("a|<b>/policy.json", rule="round >= 5")
+    assert run("check", "--update").returncode == 0
+    committed()
+    assert performed(project, base)[0] == 0
 
 
 @pytest.mark.parametrize("package", LOOPS)
