@@ -28,13 +28,7 @@ from suffice.evaluation.choose.bounds import (
     plain,
 )
 from suffice.evaluation.choose.candidates import Candidate, Kept
-from suffice.evaluation.replay.loop_comparison import (
-    LoopComparison,
-    changes,
-    compare_loops,
-    shared_rows,
-    told_changes,
-)
+from suffice.evaluation.replay.loop_comparison import LoopComparison, compare_loops, shared_rows
 from suffice.evaluation.replay.named_policies import NamedPolicy
 from suffice.evaluation.settings import USUAL_LOSS, ChoiceSettings, ScoredSettings
 from suffice.measures.measures import Measures
@@ -43,7 +37,7 @@ from suffice.policies.defaults import EVAL_SPLIT
 from suffice.policies.policy_file import PolicyFile, check_version, load_policy, policy_hash
 from suffice.policies.rules.policy import Rule
 from suffice.results.as_json import as_json
-from suffice.results.formats import bracket, percent
+from suffice.results.formats import bracket, percent, points
 from suffice.results.table import Column, Described, Table, table_of
 from suffice.results.tabular import Tabular
 from suffice.scoring import METRICS
@@ -52,18 +46,10 @@ from suffice.stats.fields import Fields, whole
 from suffice.stats.intervals import Interval, percentile_interval, resampled_means
 from suffice.stats.units import Array, unit_means
 from suffice.trace.durable import replace_file
-from suffice.trace.rounds.trace_set import (
-    Difference,
-    TraceSet,
-    differences,
-    in_words,
-    loops_of,
-    unit_keys,
-)
+from suffice.trace.rounds.trace_set import differences, in_words, loops_of, unit_keys
 from suffice.trace.stored_file import EXAMPLE
 
-_VERSION = 1
-_MOST_LOST = 10
+_VERSION, _MOST_LOST = 1, 10
 _COIN = re.compile(r"coin\(\) < ([\d.e-]+)")
 _PARTS: dict[str, type] = {"tune_split": str, "split": str, "seed": int}
 _TERMS = ("max_loss", "confidence", "loss", "metric", "cost")
@@ -158,7 +144,7 @@ def check_promise(
     these questions also needs the promise that the choice proved; if the loop changed since, its test pays
     for the search. ``update`` stores the verdict if the promise is proven. ``renew`` is what to type for it.
     """
-    tested = _Tested.of(record, Measures.of(record), _Stated.of(policy), settings)
+    tested = _tested(record, Measures.of(record), _Stated.of(policy), settings)
     return tested.checked(renew, update=update)
 
 
@@ -166,9 +152,9 @@ def check_promise(
 class Carried(Tabular):
     """A promise on the record of a changed loop, beside the old record.
 
-    ``decision`` is holds, not shown or does not hold, and ``headline`` says it with what to do. ``loops`` are
-    both paired by question, also under the policy (``None``: no question is in both). ``differs`` is how the
-    runs differ.
+    ``decision`` is holds, not shown or does not hold; ``headline`` says it, and what to do. ``loops`` are both
+    at their budgets; ``changes`` are those of the policy's loss and cost, paired by question (``None`` and
+    empty: no question is in both).
     """
 
     decision: str
@@ -176,18 +162,16 @@ class Carried(Tabular):
     old: Checked
     new: Checked
     loops: LoopComparison | None
-    differs: Mapping[str, tuple[Any, Any]]
+    changes: Mapping[str, Interval]
+    notes: tuple[str, ...]
 
     def tables(self) -> tuple[Table, ...]:
-        notes = [f"{one.name}: {said}" for one in (self.old, self.new) for said in one.notes]
-        alone = [
-            "No question is in both records, so nothing is paired.",
-            told_changes(self.differs),
-        ]
+        both = self.old, self.new
+        notes = [f"{one.name}: {said}" for one in both for said in one.notes]
         return (
             Table(name="decision", title=self.headline),
-            table_of("promises", (self.old, self.new), _COLUMNS, notes=notes),
-            *(self.loops.tables() if self.loops else [Table(name="loops", notes=alone)]),
+            table_of("promises", both, _COLUMNS, notes=[*self.notes, *notes]),
+            *(self.loops.tables() if self.loops else ()),
         )
 
 
@@ -201,26 +185,39 @@ def carry_promise(
     """
     stated = _Stated.of(policy)
     if settings.max_loss is None:
-        settings = replace(settings, **stated.promised(new[0]))
+        if not (terms := stated.proven):
+            raise UsageError(
+                f"{stated.place} holds no proven promise; name a loss to test, as in --max-loss 0.05, or "
+                f"choose again: suffice choose {shlex.quote(new[0])} --out NEW"
+            )
+        settings = replace(settings, **terms)
     moved = differences((place, measures.traces.origin.run) for place, measures in (old, new))
     if any(one.entry == "budget_note" for one in moved):
         raise UsageError(
             f"only one of the loops was told its budget, {in_words(moved)}; record both with --budget-note, "
             "or both without"
         )
-    before = _Tested.of(*old, stated, settings)
-    settings, scored = (
-        replace(settings, cost=before.asked.cost),
-        ScoredSettings(**before.asked.scored),
-    )
-    both = [measures.by(scored.metric) for _, measures in (old, new)]
-    after = _Tested.of(
-        *new, stated, settings, shares=bool(len(shared_rows(*both, scored.f1_kind)[0]))
-    )
-    parts = before.part, after.part
-    loops = None
-    if len(shared_rows(*parts, scored.f1_kind)[0]):
-        loops = compare_loops(*parts, scored, stopped=(before.columns, after.columns))
+    before = _tested(*old, stated, settings)
+    settings = replace(settings, cost=before.asked.cost or before.figures["cost"])
+    known, f1 = (before.asked.metric, settings.f1_kind)
+    shared = shared_rows(old[1].by(known), new[1].by(settings.metric or stated.metric), f1)
+    after = _tested(*new, stated, settings, shares=bool(len(shared[0])))
+    parts, loops, changes = (before.part, after.part), None, {}
+    notes = ["No question is in both records, so nothing is paired.", in_words(moved)]
+    if len((rows := shared_rows(*parts, f1))[0]):
+        loops = compare_loops(*parts, ScoredSettings(**before.asked.scored))
+        paired = [one.columns[at] for one, at in zip((before, after), rows, strict=True)]
+        means = unit_means(paired[1] - paired[0], parts[0].units[rows[0]])
+        draws = resampled_means(means, resamples=settings.resamples, seed=settings.seed)
+        name = after.figures["cost"]
+        middle = zip(("loss", name), means.mean(axis=0), draws.T, strict=True)
+        changes = {of: percentile_interval(float(mean), drawn) for of, mean, drawn in middle}
+        cost, paid = COSTS[name].label, changes[name]
+        notes = [
+            f"With the policy, new less old, paired on {counted(len(rows[0]), 'question')}: "
+            f"{points(changes['loss'])} points lost, {paid.estimate:+,.2f} [{paid.low:,.2f}, "
+            f"{paid.high:,.2f}] {cost} a question."
+        ]
     checked = after.checked("", update=True)
     decision = "not shown" if checked.reasons else "holds"
     decision = "does not hold" if checked.loss.low > checked.max_loss else decision
@@ -230,7 +227,8 @@ def carry_promise(
         old=before.checked(None),
         new=checked,
         loops=loops,
-        differs=changes(*parts),
+        changes=changes,
+        notes=tuple(notes),
     )
 
 
@@ -238,7 +236,6 @@ def carry_promise(
 class _Stated:
     """A policy's file and what it says of its choice: nothing where somebody edited the policy since."""
 
-    named: str
     place: Path
     file: PolicyFile
     made: Mapping[str, Any]
@@ -252,9 +249,9 @@ class _Stated:
         made, own = file.chosen_on, policy_hash(file.policy)
         if made.get("policy", own) != own:
             note = "the policy was edited after it was chosen, so its file's promise is void"
-            return cls(named=policy, place=place, file=file, made={}, terms={}, notes=(note,))
+            return cls(place=place, file=file, made={}, terms={}, notes=(note,))
         terms = file.policy.facts.guarantee or Fields(made, "chosen_on").of("promise", dict, {})
-        return cls(named=policy, place=place, file=file, made=made, terms=terms)
+        return cls(place=place, file=file, made=made, terms=terms)
 
     @property
     def metric(self) -> Any:
@@ -264,62 +261,34 @@ class _Stated:
     @property
     def proven(self) -> dict[str, Any]:
         """The loss, its bound and the confidence that a choice proved; empty: a guess."""
-        most, sure = self.terms.get("max_loss"), self.terms.get("confidence")
-        if (
-            not isinstance(most, float)
-            or not isinstance(sure, float)
-            or self.terms.get("fell_back")
-        ):
-            return {}
-        return {"max_loss": most, "confidence": sure, "loss": self.terms.get("loss")}
-
-    def promised(self, record: str) -> dict[str, Any]:
-        if not self.proven:
-            raise UsageError(
-                f"{self.place} holds no proven promise; name the loss to test, as in --max-loss 0.05, or "
-                f"choose again: suffice choose {shlex.quote(record)} --out NEW"
-            )
-        return self.proven
+        found = {name: self.terms.get(name) for name in ("max_loss", "confidence", "loss")}
+        guess = self.terms.get("fell_back") or not isinstance(found["max_loss"], float)
+        return {} if guess or not isinstance(found["confidence"], float) else found
 
     def another(self, asked: ChoiceSettings) -> str | None:
         """What the choice proved instead of what is asked; ``None``: this, or more."""
-        proven = self.proven
-        if not proven:
+        if not (found := self.proven):
             return "nothing of it (a guess)"
-        kept = (
-            proven["max_loss"] <= (asked.max_loss or 0.0)
-            and proven["confidence"] >= asked.confidence
-        )
-        if kept and (proven["loss"], self.metric) == (asked.loss, asked.metric):
+        most, sure = found["max_loss"], found["confidence"]
+        kept = most <= (asked.max_loss or 0.0) and sure >= asked.confidence
+        if kept and (found["loss"], self.metric) == (asked.loss, asked.metric):
             return None
-        return (
-            f"that it {allowed_in_words(self.terms)} ({100 * proven['confidence']:g}% confidence)"
-        )
-
-    def moved(self, traces: TraceSet) -> tuple[Difference, ...]:
-        """How the loop that was chosen on differs from this record's."""
-        now = {"runs": loops_of(traces.origin.run)}
-        return differences([("then", {"runs": self.made.get("loop")}), ("now", now)])
+        return f"that it {allowed_in_words(self.terms)} ({100 * sure:g}% confidence)"
 
     def testing(self, labelled: Measures, *, shares: bool) -> tuple[Measures, str, bool]:
         """The questions that test the policy, how they are known, and whether any of them chose it."""
         fitted_on, traces = self.file.policy.facts.fitted_on, labelled.traces
-        sample = {*str(self.made.get("sample", "")).split()} if not shares else ()
-        if sample and sample.isdisjoint(f"{key:.0f}" for key in unit_keys(traces)):
+        sample = {*str(self.made.get("sample", "")).split()}
+        if sample and not shares and sample.isdisjoint(f"{key:.0f}" for key in unit_keys(traces)):
             return labelled, "it was chosen on other questions, so all of these test it", False
-        chosen, fitted = (
-            bool(self.made or self.terms),
-            fitted_on or self.terms.get("path") == "learned",
-        )
+        chosen = bool(self.made or self.terms)
+        fitted = bool(fitted_on) or self.terms.get("path") == "learned"
         if chosen and not fitted:
             return labelled, "", True
         if self.made.get("questions") == traces.n_questions:
-            parts = {
-                name: Fields(self.made, "chosen_on").of(name, kind) for name, kind in _PARTS.items()
-            }
-            held_out = choosing.in_parts(labelled, ChoiceSettings(**parts))[0].only_split(
-                choosing.PROVE
-            )
+            stated = Fields(self.made, "chosen_on")
+            parts = ChoiceSettings(**{name: stated.of(name, kind) for name, kind in _PARTS.items()})
+            held_out = choosing.in_parts(labelled, parts)[0].only_split(choosing.PROVE)
             if choosing.digest_of(held_out.traces) == self.made.get("held_out"):
                 return held_out, "tested on what its choice held out", True
         if EVAL_SPLIT in traces.splits and fitted_on.get("split") != EVAL_SPLIT:
@@ -334,82 +303,88 @@ class _Stated:
         return labelled, "valid if nobody picked the policy by looking at these questions", chosen
 
 
+def _tested(
+    record: str,
+    measures: Measures,
+    stated: _Stated,
+    settings: ChoiceSettings,
+    *,
+    shares: bool | None = None,
+) -> _Tested:
+    """Test a policy; ``shares``: of a changed loop, whether its questions chose it (``None``: as told)."""
+    policy, terms = stated.file.policy, stated.terms
+    measures = measures.by(settings.metric or stated.metric)
+    answer = terms.get("answer") or policy.needs.returns or choosing.LATEST
+    cost = settings.cost or terms.get("cost")
+    asked = replace(settings, metric=measures.metric.name, cost=cost, answer=answer)
+    choosing.refuse_several_loops(measures)
+    choosing.refuse_one_round(measures)
+    complete, incomplete = choosing.without_gaps(measures, "checking", asked.f1_kind)
+    labelled, left_out = choosing.labelled_only(complete, asked)
+    refuse_lacking(policy.specs, labelled.traces)
+    part, how, chosen = stated.testing(labelled, shares=bool(shares))
+    again = f"type: suffice choose {shlex.quote(record)} --max-loss {asked.max_loss:g} --out NEW"
+    notes, reasons, error = [incomplete, *left_out, how, *stated.notes], [], 1.0 - asked.confidence
+    then, now = {"runs": stated.made.get("loop")}, {"runs": loops_of(measures.traces.origin.run)}
+    moved = differences([("then", then), ("now", now)])
+    if chosen and (proven := stated.another(asked)) is not None:
+        reasons.append(f"the choice on these questions proved {proven}; {again}")
+    elif chosen and (moved or shares is not None):
+        error /= whole(terms.get("tested"), "guarantee.tested", 1)
+        notes.append(
+            f"the loop changed{', ' if moved else ''}{in_words(moved) if moved else ''}; the choice on these "
+            f"questions tried {terms['tested']:,} policies, so this test errs with {error:.2g} at most"
+        )
+    kept, columns, figures = _measured(part, stated.file, asked, error)
+    if figures["p_value"] > error:
+        reasons.append(f"not proven on {counted(figures['questions'], 'question')}; {again}")
+        notes.append(_most_lost(kept))
+    return _Tested(
+        record=record,
+        stated=stated,
+        asked=asked,
+        part=part,
+        kept=kept,
+        columns=columns,
+        figures=figures,
+        reasons=tuple(reasons),
+        notes=tuple(filter(None, notes)),
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Tested:
-    """A policy, tested on a record: figures, columns by question and what its verdict rests on."""
+    """A policy, tested on a record; ``columns`` (n_questions, 2) hold its loss and its cost."""
 
     record: str
     stated: _Stated
     asked: ChoiceSettings
     part: Measures
     kept: Kept
-    columns: Mapping[str, Array]
+    columns: Array
     figures: Mapping[str, Any]
     reasons: tuple[str, ...]
     notes: tuple[str, ...]
 
-    @classmethod
-    def of(
-        cls,
-        record: str,
-        measures: Measures,
-        stated: _Stated,
-        settings: ChoiceSettings,
-        *,
-        shares: bool | None = None,
-    ) -> _Tested:
-        """Test it; ``shares``: of a changed loop, whether questions chose the policy (``None``: as told)."""
-        policy, terms = stated.file.policy, stated.terms
-        measures = measures.by(settings.metric or stated.metric)
-        answer = terms.get("answer") or policy.needs.returns or choosing.LATEST
-        cost = settings.cost or terms.get("cost")
-        asked = replace(settings, metric=measures.metric.name, cost=cost, answer=answer)
-        choosing.refuse_several_loops(measures)
-        choosing.refuse_one_round(measures)
-        complete, incomplete = choosing.without_gaps(measures, "checking", asked.f1_kind)
-        labelled, left_out = choosing.labelled_only(complete, asked)
-        refuse_lacking(policy.specs, labelled.traces)
-        part, how, chosen = stated.testing(labelled, shares=bool(shares))
-        again = (
-            f"type: suffice choose {shlex.quote(record)} --max-loss {asked.max_loss:g} --out NEW"
-        )
-        notes, reasons, error = (
-            [incomplete, *left_out, how, *stated.notes],
-            [],
-            1.0 - asked.confidence,
-        )
-        if chosen and (proven := stated.another(asked)) is not None:
-            reasons.append(f"the choice on these questions proved {proven}; {again}")
-        elif chosen and ((moved := stated.moved(measures.traces)) or shares is not None):
-            tried = whole(terms.get("tested"), "guarantee.tested", 1)
-            error /= tried
-            why = f", {in_words(moved)}" if moved else ""
-            notes.append(
-                f"the loop changed{why}; on these questions {tried:,} policies were tried, so the test may "
-                f"err with {100 * error:.2g}% alone"
-            )
-        kept, columns, figures = _measured(part, stated.file, asked, error)
-        if figures["p_value"] > error:
-            reasons.append(f"not proven on {counted(figures['questions'], 'question')}; {again}")
-            notes.append(_most_lost(kept))
-        return cls(
-            record=record,
-            stated=stated,
-            asked=asked,
-            part=part,
-            kept=kept,
-            columns=columns,
-            figures=figures,
-            reasons=tuple(reasons),
-            notes=tuple(filter(None, notes)),
-        )
+    @property
+    def verdict(self) -> tuple[str, dict[str, Any]]:
+        """Its name in the file of verdicts, and the verdict with a hash of what the figures rest on."""
+        at, asked, kept = self.record, self.asked, self.kept
+        digest = hashlib.sha256(json.dumps(kept.ids).encode())
+        for values in (kept.scores, kept.costs[:2], kept.stops[1]):
+            digest.update(np.nan_to_num(values.round(9), nan=-1.0).tobytes())
+        own, loop = policy_hash(self.stated.file.policy), loops_of(self.part.traces.origin.run)
+        told = {"policy": own, "record": digest.hexdigest()[:16], "loop": loop, **self.figures}
+        at = os.path.relpath(at, self.stated.place.parent) if Path(at).exists() else at
+        name = f"{at} {asked.loss} {asked.max_loss:g} {asked.confidence:g} {asked.metric}"
+        return name, as_json(told)
 
     def checked(self, renew: str | None, *, update: bool = False) -> Checked:
         """Compare with the stored verdict, or store it; without ``renew`` do neither."""
         reasons = self.reasons
         if renew is not None and not reasons:
-            stored = self.stated.place.with_suffix(".promises.json")
-            name, verdict, verdicts = self._name, self._verdict(), _verdicts(stored)
+            stored, (name, verdict) = self.stated.place.with_suffix(".promises.json"), self.verdict
+            verdicts = _verdicts(stored)
             if update:
                 document = {"suffice_promises": _VERSION, "promises": {**verdicts, name: verdict}}
                 text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False)
@@ -418,7 +393,7 @@ class _Tested:
                 why = _outdated(verdicts.get(name) or {}, verdict, self.stated.made)
                 reasons = tuple(f"{one}; type: {renew}" for one in why)
         return Checked(
-            name=f"{self.stated.named} on {self.record}",
+            name=f"{self.stated.place} on {self.record}",
             max_loss=self.asked.max_loss or 0.0,
             confidence=self.asked.confidence,
             metric=self.part.metric.name,
@@ -427,73 +402,44 @@ class _Tested:
             **self.figures,
         )
 
-    @property
-    def _name(self) -> str:
-        at, asked = self.record, self.asked
-        if Path(at).exists():
-            at = os.path.relpath(at, self.stated.place.parent)
-        return f"{at} {asked.loss} {asked.max_loss:g} {asked.confidence:g} {asked.metric}"
-
-    def _verdict(self) -> dict[str, Any]:
-        digest, kept = hashlib.sha256(json.dumps(self.kept.ids).encode()), self.kept
-        for values in (kept.scores, kept.costs[:2], kept.stops[1]):
-            digest.update(np.nan_to_num(values.round(9), nan=-1.0).tobytes())
-        told = {
-            "policy": policy_hash(self.stated.file.policy),
-            "record": digest.hexdigest()[:16],
-            "loop": loops_of(self.part.traces.origin.run),
-        }
-        return dict(as_json({**told, **self.figures}))
-
     def headline(self, decision: str) -> str:
         asked, metric, figures = self.asked, self.part.metric, self.figures
-        most = bound_in_words(
-            asked.loss, asked.max_loss or 0.0, metric.label, LOSES, agreement=metric.agreement
-        )
+        most, policy = asked.max_loss or 0.0, self.stated.place
+        keeps = bound_in_words(asked.loss, most, metric.label, LOSES, agreement=metric.agreement)
         if decision == "holds":
             saved = f"saves {percent(figures['saved'])}% of the {COSTS[figures['cost']].label}"
             return (
-                f"Holds: on {self.record}, {self.stated.named} {saved} and {most} (proven, "
-                f"{100 * asked.confidence:g}% confidence). The verdict is stored; write record = "
-                f'"{self.record}" into suffice.toml.'
+                f"Holds: on {self.record}, {policy} {saved} and {keeps} (proven, {100 * asked.confidence:g}% "
+                f'confidence). The verdict is stored; write record = "{self.record}" into suffice.toml.'
             )
         lost = f"it loses {percent(figures['loss'].estimate)} {bracket(figures['loss'])} points"
         said = "; ".join((lost, *self.reasons))
-        return f"{decision.capitalize()} that {self.stated.named} {most} on {self.record}: {said}."
+        return f"{decision.capitalize()} that {policy} {keeps} on {self.record}: {said}."
 
 
 def _measured(
     part: Measures, file: PolicyFile, asked: ChoiceSettings, error: float
-) -> tuple[Kept, dict[str, Array], dict[str, Any]]:
-    """The policy beside the full budget, its columns (n_questions,), and its figures."""
+) -> tuple[Kept, Array, dict[str, Any]]:
+    """The policy beside the full budget, its loss and cost (n_questions, 2), and its figures."""
     heads, sides = _sides(file.policy)
     members = [NamedPolicy.of(Rule(rule=f"round >= {part.traces.n_rounds}"), "full")]
     for number, policy in enumerate((file.policy, *sides)):
         members.append(NamedPolicy.of(policy, str(number), file.max_rounds))
     candidates = [Candidate(policy=one, group="path", answer=asked.answer) for one in members]
     kept = Kept.of(part, candidates, asked)
-    rows = np.arange(part.traces.n_questions)
-    half, bound = kept.half(rows), Bound(of=asked.loss, most=asked.max_loss or 0.0)
-
-    def expected(
-        values: Array,
-    ) -> Array:  # over the coin, as in its choice, (n_members, n_questions)
-        return values[1] if not sides else heads * values[2] + (1.0 - heads) * values[3]
-
-    losses = expected(replace(half, units=None).losses(np.arange(len(members)), bound.of).T)
-    columns = {
-        "policy_score": expected(kept.scores[rows, np.minimum(kept.stops, kept.last) - 1]),
-        "policy_loss": plain(losses, bound, half),
-        "policy_cost": expected(kept.costs),
-    }
-    tested = unit_means(losses[:, None], kept.units)
-    means = unit_means(
-        np.stack([columns["policy_loss"], columns["policy_cost"]], axis=1), kept.units
-    )
+    half = kept.half(np.arange(part.traces.n_questions))
+    bound = Bound(of=asked.loss, most=asked.max_loss or 0.0)
+    losses = replace(half, units=None).losses(np.arange(len(members)), bound.of)
+    both = np.stack([losses, kept.costs.T])  # (2, n_questions, n_members)
+    # a rule that tosses a coin is tested by its expected loss, as its choice did
+    own = heads * both[:, :, 2] + (1.0 - heads) * both[:, :, 3] if sides else both[:, :, 1]
+    tested = unit_means(own[0][:, None], kept.units)
+    columns = np.stack([plain(own[0], bound, half), own[1]], axis=1)
+    means = unit_means(columns, kept.units)
     draws = resampled_means(means[:, :1], resamples=asked.resamples, seed=asked.seed)
     (lost, after), before = means.mean(axis=0).tolist(), float(half.costs[0])
     figures = {
-        "questions": len(rows),
+        "questions": len(columns),
         "saved": 1.0 - after / before if before else None,
         "cost": kept.axis.name,
         "loss": percentile_interval(lost, draws[:, 0]),

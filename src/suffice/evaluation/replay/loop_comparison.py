@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from suffice.costs.usage import COSTS, TOKENS, CostReads
 from suffice.errors import UsageError, counted
@@ -37,10 +38,7 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class LoopComparison(Tabular):
-    """Two loops compared on the ``questions`` that both records hold; ``differs`` is how they were run.
-
-    ``stopped``: score, loss and cost where a policy stops both loops (empty: none was named).
-    """
+    """Two loops compared on the ``questions`` that both records hold; ``differs`` is how they were run."""
 
     sources: tuple[str, str]
     questions: int
@@ -48,7 +46,6 @@ class LoopComparison(Tabular):
     metric: Metric
     score: Quantity
     costs: tuple[Quantity, ...]
-    stopped: tuple[Quantity, ...]
     differs: Mapping[str, tuple[Any, Any]]
 
     def to_json(self) -> dict[str, Any]:
@@ -64,17 +61,22 @@ class LoopComparison(Tabular):
             for source, count in zip(self.sources, self.left_out, strict=True)
             if count
         ]
+        run = [
+            f"{name}: {one!r:.60} against {other!r:.60}"
+            for name, (one, other) in self.differs.items()
+        ]
         notes = [
             f"First: {first}. Second: {second}. {counted(self.questions, 'question')} of both, each loop at "
             f"its last recorded round. {label} in percent, costs as run, means per question. "
             "Brackets are 95% intervals of paired resamples.",
             *alone,
-            told_changes(self.differs),
+            f"The runs differ in: {'; '.join(run)}."
+            if run
+            else "The runs say the same of themselves.",
         ]
-        *lost, paid = self.stopped or [None]
         return (
-            table_of("loops", [self.score, *lost], scores),
-            table_of("costs", [*self.costs, *filter(None, [paid])], costs, notes=notes),
+            table_of("loops", [self.score], scores),
+            table_of("costs", self.costs, costs, notes=notes),
         )
 
 
@@ -90,33 +92,13 @@ def _described(what: str, *, kind: Kind, change: Kind) -> tuple[Described, ...]:
     )
 
 
-def changes(one: Measures, other: Measures) -> dict[str, tuple[Any, Any]]:
-    """Return the settings in which two runs differ, by name."""
-    first, second = (measures.traces.origin.run for measures in (one, other))
-    names = sorted({*first, *second} - _OWN)
-    return {n: (first.get(n), second.get(n)) for n in names if first.get(n) != second.get(n)}
-
-
-def told_changes(differs: Mapping[str, tuple[Any, Any]]) -> str:
-    told = [f"{name}: {one!r:.60} against {other!r:.60}" for name, (one, other) in differs.items()]
-    return (
-        f"The runs differ in: {'; '.join(told)}."
-        if told
-        else "The runs say the same of themselves."
-    )
-
-
 def compare_loops(
-    first: Traces,
-    second: Traces,
-    settings: ScoredSettings | None = None,
-    stopped: Sequence[Mapping[str, Array]] = (),
+    first: Traces, second: Traces, settings: ScoredSettings | None = None
 ) -> LoopComparison:
     """Compare two records of the same questions, paired by id and text.
 
     Without a common question that both score, for metrics or gold answers that differ, or for questions that
-    a policy cut (their later rounds were never seen), it is a UsageError. ``stopped`` holds columns of both
-    under a policy, (n_questions,): ``policy_score``, ``policy_loss`` and ``policy_cost``, of settings.cost.
+    a policy cut (their later rounds were never seen), it is a UsageError.
     """
     asked = settings or ScoredSettings()
     both = [Measures.of(traces).by(asked.metric) for traces in (first, second)]
@@ -136,15 +118,6 @@ def compare_loops(
         known = [book[name] for book in paid]
         if all(of is not None for of in known):
             held[name] = [of[end] for of, end in zip(known, ends, strict=True) if of is not None]
-    for name in stopped[0] if stopped else ():
-        held[name] = [columns[name][at] for columns, at in zip(stopped, rows, strict=True)]
-    label = one.metric.label
-    labels = {
-        "score": label,
-        "policy_score": f"{label} with the policy",
-        "policy_loss": "points lost by it",
-    }
-    labels["policy_cost"] = f"{COSTS[asked.cost or 'rounds'].label} with it"
     columns = unit_means(
         np.stack([value for pair in held.values() for value in pair], axis=1), units
     )
@@ -153,7 +126,7 @@ def compare_loops(
     quantities = [
         Quantity(
             name=name,
-            label=labels.get(name) or COSTS[name].label,
+            label=one.metric.label if name == "score" else COSTS[name].label,
             first=float(means[2 * at]),
             second=float(means[2 * at + 1]),
             difference=percentile_interval(
@@ -162,24 +135,25 @@ def compare_loops(
         )
         for at, name in enumerate(held)
     ]
-    under = len(quantities) - len(stopped[0] if stopped else ())
+    runs = [m.traces.origin.run for m in both]
+    names = sorted({*runs[0], *runs[1]} - _OWN)
     return LoopComparison(
         sources=(one.traces.origin.source, other.traces.origin.source),
         questions=len(rows[0]),
         left_out=(one.traces.n_questions - len(rows[0]), other.traces.n_questions - len(rows[1])),
         metric=one.metric,
         score=quantities[0],
-        costs=tuple(quantities[1:under]),
-        stopped=tuple(quantities[under:]),
-        differs=changes(one, other),
+        costs=tuple(quantities[1:]),
+        differs={
+            n: (runs[0].get(n), runs[1].get(n)) for n in names if runs[0].get(n) != runs[1].get(n)
+        },
     )
 
 
-def shared_rows(one: Measures, other: Measures, f1: F1Kind) -> tuple[Array, Array]:
-    """Return the rows of the questions that both records hold and score, in the same order.
-
-    Refuses records that are scored differently.
-    """
+def shared_rows(
+    one: Measures, other: Measures, f1: F1Kind
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the rows of the questions that both records hold and score; refuse other scores."""
     if one.metric.name != other.metric.name:
         raise UsageError(
             f"{one.traces.origin.source} is scored by {one.metric.label} and {other.traces.origin.source} "
@@ -203,14 +177,13 @@ def shared_rows(one: Measures, other: Measures, f1: F1Kind) -> tuple[Array, Arra
         for name in found[0]
         if name in found[1] and (veiled or found[0][name][1] == found[1][name][1])
     ]
-    if one.metric.gold and not veiled:
-        golds = (one.traces.gold, other.traces.gold)
-        for row, of_other in shared:
-            if {*golds[0][row].answers} != {*golds[1][of_other].answers}:
-                raise UsageError(
-                    f"question {one.traces.question_ids[row]!r:.80} has other gold answers in "
-                    f"{other.traces.origin.source} than in {one.traces.origin.source}, so scores do not "
-                    "compare; label both alike: suffice traces label RECORD LABELS --out NEW"
-                )
+    golds = (one.traces.gold, other.traces.gold) if one.metric.gold and not veiled else None
+    for row, of_other in shared if golds else ():
+        if {*golds[0][row].answers} != {*golds[1][of_other].answers}:
+            raise UsageError(
+                f"question {one.traces.question_ids[row]!r:.80} has other gold answers in "
+                f"{other.traces.origin.source} than in {one.traces.origin.source}; label both alike: suffice "
+                "traces label RECORD LABELS --out NEW"
+            )
     first, second = np.array(shared, np.intp).reshape(-1, 2).T
     return first, second
