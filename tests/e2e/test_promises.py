@@ -11,14 +11,18 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.commands import SUFFICE, run
 
+import suffice
 from suffice.cli.commands import check
-from suffice.evaluation.promise_check import check_promise, promise_settings
+from suffice.errors import UsageError
+from suffice.evaluation.promise_check import carry_promise, check_promise, promise_settings
+from suffice.measures.measures import Measures
 from suffice.policies.policy_file import save_policy
 from suffice.policies.rules.policy import Rule
 
@@ -135,6 +139,61 @@ def test_refused(project: Path, change: Callable[[], Any], code: int, says: str)
     done = run("check")
     assert done.returncode == code, done.stdout + done.stderr
     assert says in " ".join((done.stdout + done.stderr).split())
+
+
+def records() -> None:
+    """Some questions, and two parts that share none."""
+    for name in ("tune", "eval"):
+        words = ("traces", "filter", "example", "--split", name, "--out", f"{name}.parquet")
+        assert run(*words).returncode == 0
+    save_policy(Rule("round >= 1"), "own.json")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        ("eval.parquet --against example", 1, "Not shown that"),
+        ("eval.parquet --against example", 1, "paired on 150 questions"),
+        ("eval.parquet --against tune.parquet", 1, "nothing is paired"),
+        ("example --against example --policy own.json --max-loss 0.01", 1, "Does not hold that"),
+        ("example --against example --policy chosen/guess.json", 2, "no proven promise"),
+        ("example --against example --policy chosen/guess.json --max-loss 0.05", 1, "(a guess)"),
+        ("example --against example --policy gone.json", 2, "no such policy file"),
+        ("example --against example --family fixed", 2, "leave out options that choose"),
+        ("example --against gone.parquet", 2, "gone.parquet"),
+    ],
+)
+def test_a_promise_is_not_carried_to_another_loop(
+    project: Path, words: str, code: int, says: str
+) -> None:
+    records()
+    before = Path("chosen/policy.promises.json").read_bytes()
+    done = run("choose", *words.split(), "--workers", "1")
+    assert done.returncode == code, done.stdout + done.stderr
+    assert says in " ".join((done.stdout + done.stderr).split())
+    assert Path("chosen/policy.promises.json").read_bytes() == before
+
+
+def test_a_promise_that_a_changed_loop_proves_is_stored(project: Path) -> None:
+    """The questions that chose the policy prove it again only at the error divided by the policies tried."""
+    edited("chosen/policy.promises.json", promises={})
+    assert run("check").returncode == 1
+    words = ("choose", "example", "--against", "example", "--max-loss", "0.05", "--json")
+    found = json.loads(run(*words).stdout)
+    assert found["decision"] == "holds"
+    tried = json.loads(Path("chosen/policy.json").read_text())["guarantee"]["tested"]
+    assert found["new"]["p_value"] < 0.05 / tried < found["old"]["p_value"]
+    assert found["changes"]["loss"]["estimate"] == 0.0
+    assert run("check").returncode == 0
+
+
+def test_a_loop_that_knew_its_budget_is_another(project: Path) -> None:
+    def told(note: bool) -> tuple[str, Measures]:
+        traces, stated = suffice.read("example"), {"pipeline": "react", "budget_note": note}
+        return "x", Measures.of(replace(traces, origin=replace(traces.origin, run=stated)))
+
+    with pytest.raises(UsageError, match="budget"):
+        carry_promise(told(True), told(False), "chosen", promise_settings(max_loss=0.05))
 
 
 def test_what_tests_a_policy(project: Path) -> None:

@@ -37,7 +37,7 @@ from suffice.policies.defaults import EVAL_SPLIT
 from suffice.policies.policy_file import PolicyFile, check_version, load_policy, policy_hash
 from suffice.policies.rules.policy import Rule
 from suffice.results.as_json import as_json
-from suffice.results.formats import bracket, percent, points
+from suffice.results.formats import bracket, estimated, percent, points
 from suffice.results.table import Column, Described, Table, table_of
 from suffice.results.tabular import Tabular
 from suffice.scoring import METRICS
@@ -152,8 +152,8 @@ def check_promise(
 class Carried(Tabular):
     """A promise on the record of a changed loop, beside the old record.
 
-    ``decision`` is holds, not shown or does not hold; ``headline`` says it, and what to do. ``loops`` are both
-    at their budgets; ``changes`` are those of the policy's loss and cost, paired by question (``None`` and
+    ``decision`` is holds, not shown or does not hold; ``headline`` says it, and what to do. ``loops`` are
+    both at their budgets, ``changes`` those of the policy's loss and cost, paired by question (``None`` and
     empty: no question is in both).
     """
 
@@ -163,14 +163,14 @@ class Carried(Tabular):
     new: Checked
     loops: LoopComparison | None
     changes: Mapping[str, Interval]
-    notes: tuple[str, ...]
+    note: str
 
     def tables(self) -> tuple[Table, ...]:
         both = self.old, self.new
         notes = [f"{one.name}: {said}" for one in both for said in one.notes]
         return (
             Table(name="decision", title=self.headline),
-            table_of("promises", both, _COLUMNS, notes=[*self.notes, *notes]),
+            table_of("promises", both, _COLUMNS, notes=[self.note, *notes]),
             *(self.loops.tables() if self.loops else ()),
         )
 
@@ -199,12 +199,13 @@ def carry_promise(
         )
     before = _tested(*old, stated, settings)
     settings = replace(settings, cost=before.asked.cost or before.figures["cost"])
-    known, f1 = (before.asked.metric, settings.f1_kind)
-    shared = shared_rows(old[1].by(known), new[1].by(settings.metric or stated.metric), f1)
-    after = _tested(*new, stated, settings, shares=bool(len(shared[0])))
+    of = settings.metric or stated.metric
+    shared, _ = shared_rows(old[1].by(of), new[1].by(of), settings.f1_kind)
+    after = _tested(*new, stated, settings, shares=bool(len(shared)))
     parts, loops, changes = (before.part, after.part), None, {}
-    notes = ["No question is in both records, so nothing is paired.", in_words(moved)]
-    if len((rows := shared_rows(*parts, f1))[0]):
+    alone = "No question is in both records, so nothing is paired."
+    note = f"{alone} The loops: {in_words(moved)}." if moved else alone
+    if len((rows := shared_rows(*parts, settings.f1_kind))[0]):
         loops = compare_loops(*parts, ScoredSettings(**before.asked.scored))
         paired = [one.columns[at] for one, at in zip((before, after), rows, strict=True)]
         means = unit_means(paired[1] - paired[0], parts[0].units[rows[0]])
@@ -212,12 +213,11 @@ def carry_promise(
         name = after.figures["cost"]
         middle = zip(("loss", name), means.mean(axis=0), draws.T, strict=True)
         changes = {of: percentile_interval(float(mean), drawn) for of, mean, drawn in middle}
-        cost, paid = COSTS[name].label, changes[name]
-        notes = [
-            f"With the policy, new less old, paired on {counted(len(rows[0]), 'question')}: "
-            f"{points(changes['loss'])} points lost, {paid.estimate:+,.2f} [{paid.low:,.2f}, "
-            f"{paid.high:,.2f}] {cost} a question."
-        ]
+        more = f"{points(changes['loss'])} points lost, {estimated(changes[name], sign=True)}"
+        note = (
+            f"With the policy, new less old, paired on {counted(len(rows[0]), 'question')}: {more} "
+            f"{COSTS[name].label} a question."
+        )
     checked = after.checked("", update=True)
     decision = "not shown" if checked.reasons else "holds"
     decision = "does not hold" if checked.loss.low > checked.max_loss else decision
@@ -228,7 +228,7 @@ def carry_promise(
         new=checked,
         loops=loops,
         changes=changes,
-        notes=tuple(notes),
+        note=note,
     )
 
 
@@ -325,15 +325,14 @@ def _tested(
     part, how, chosen = stated.testing(labelled, shares=bool(shares))
     again = f"type: suffice choose {shlex.quote(record)} --max-loss {asked.max_loss:g} --out NEW"
     notes, reasons, error = [incomplete, *left_out, how, *stated.notes], [], 1.0 - asked.confidence
-    then, now = {"runs": stated.made.get("loop")}, {"runs": loops_of(measures.traces.origin.run)}
-    moved = differences([("then", then), ("now", now)])
+    moved = _moved(stated.made, loops_of(measures.traces.origin.run))
     if chosen and (proven := stated.another(asked)) is not None:
         reasons.append(f"the choice on these questions proved {proven}; {again}")
     elif chosen and (moved or shares is not None):
         error /= whole(terms.get("tested"), "guarantee.tested", 1)
         notes.append(
-            f"the loop changed{', ' if moved else ''}{in_words(moved) if moved else ''}; the choice on these "
-            f"questions tried {terms['tested']:,} policies, so this test errs with {error:.2g} at most"
+            f"the loop changed{moved and f', {moved}'}; the choice on these questions tried "
+            f"{terms['tested']:,} policies, so the error of this test is at most {error:.2g}"
         )
     kept, columns, figures = _measured(part, stated.file, asked, error)
     if figures["p_value"] > error:
@@ -485,9 +484,8 @@ def _outdated(
     held: Mapping[str, Any], verdict: Mapping[str, Any], made: Mapping[str, Any]
 ) -> Iterator[str]:
     """Why a stored verdict does not stand for this one."""
-    then = {"runs": (held or made).get("loop")}
-    if moved := differences([("then", then), ("now", {"runs": verdict["loop"]})]):
-        yield f"the record is of another loop, {in_words(moved)}"
+    if moved := _moved(held or made, verdict["loop"]):
+        yield f"the record is of another loop, {moved}"
     if not held:
         yield "no verdict is stored"
     elif held.get("policy") != verdict["policy"]:
@@ -495,3 +493,9 @@ def _outdated(
     elif held.get("record") != verdict["record"]:
         now = counted(verdict["questions"], "question")
         yield f"the record changed since its verdict, from {held.get('questions')} to {now}"
+
+
+def _moved(held: Mapping[str, Any], loop: Any) -> str:
+    """How a loop differs from the one that a file states; empty: not at all."""
+    found = differences([("then", {"runs": held.get("loop")}), ("now", {"runs": loop})])
+    return in_words(found) if found else ""

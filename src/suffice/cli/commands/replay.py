@@ -32,6 +32,7 @@ from suffice.options import Option
 
 if TYPE_CHECKING:
     from suffice.evaluation.choose.choice import Choice
+    from suffice.evaluation.promise_check import Carried
 
 
 @command()
@@ -235,10 +236,12 @@ def choose(
     from suffice.evaluation.choose import procedure
     from suffice.trace.durable import replaced_together
 
-    folder = Path(out)
     if against is not None:
-        return _against(traces, against, reading, settings, str(folder / "policy.json"), form)
+        found = _against(traces, against, reading, settings, out)
+        print_result(form, found.tables(), found.to_json)
+        return int(found.decision != "holds")
     measures = reading.measures(*traces)
+    folder = Path(out)
     with waiting("choosing"):
         choice = procedure.choose(measures, settings)
     with waiting("writing the page"), replaced_together(folder, _FILES) as aside:
@@ -261,31 +264,21 @@ def choose(
     return 0
 
 
-_TESTED = ("policies", "max_loss", "confidence", "loss")
-"""Settings of a choice that also test one policy, beside those of its score and cost."""
-
-
 def _against(
-    traces: tuple[str, ...],
-    against: str,
-    reading: Sampling,
-    settings: ChoiceSettings,
-    policy: str,
-    form: Form,
-) -> int:
+    traces: tuple[str, ...], against: str, reading: Sampling, settings: ChoiceSettings, out: str
+) -> Carried:
     from suffice.evaluation.promise_check import carry_promise
 
-    kept = ChoiceSettings(**settings.scored, **{name: getattr(settings, name) for name in _TESTED})
-    policies = settings.policies or (policy,)
+    told = ("policies", "max_loss", "confidence", "loss")
+    kept = ChoiceSettings(**settings.scored, **{name: getattr(settings, name) for name in told})
+    policies = settings.policies or (str(Path(out) / "policy.json"),)
     if kept != settings or reading.sample is not None or len(traces) > 1 or len(policies) > 1:
         raise UsageError(
             "--against tests one policy on one whole record: leave out options that choose, and --sample"
         )
     new, old = (reading.measures(place) for place in (traces[0], against))
     with waiting("testing"):
-        found = carry_promise((traces[0], new), (against, old), str(policies[0]), settings)
-    print_result(form, found.tables(), found.to_json)
-    return int(found.decision != "holds")
+        return carry_promise((traces[0], new), (against, old), str(policies[0]), settings)
 
 
 @command()

@@ -100,16 +100,10 @@ class Choice(Tabular):
         return None if found is None else found.candidate
 
     def save(self, path: str | Path, *, guess: bool = False) -> Path:
-        """Write the chosen policy, or the guess, as a file that also says which questions chose it.
-
-        ``suffice.save_policy(choice.policy, path)`` writes the policy alone. Without a guess, and for paths
-        that cannot be written, it is a UsageError.
-        """
-        policy = self.guess.policy.policy if guess and self.guess else self.policy
-        if policy is None or (guess and self.guess is None):
-            raise UsageError(
-                "there is no guess: the loss asked for is proven, or nothing likely keeps it"
-            )
+        """Write the chosen policy, or the guess, as a policy file that says which questions chose it."""
+        if guess and self.guess is None:
+            raise UsageError("this choice has no guess; leave guess out")
+        policy = ((guess and self.guess) or self.chosen).policy.policy or self.policy
         held = guess or policy.facts.guarantee
         told = {"policy": policy_hash(policy), "promise": {} if held else self.guarantee}
         remark = "a guess: likely at 80% confidence, not proven" if guess else None

@@ -88,6 +88,13 @@ def test_loops_without_a_common_question_are_refused() -> None:
         compared(record([1, 0], 2), record([1, 0], 2, first=9))
 
 
+def test_questions_with_other_gold_answers_are_refused() -> None:
+    other = record([1, 0], 2)
+    other[1] = replace(other[1], gold=Gold(answers=("Bergen",)))
+    with pytest.raises(UsageError, match="q001"):
+        compared(record([1, 0], 2), other)
+
+
 def test_the_command(tmp_path: Path) -> None:
     first = written_traces(tmp_path / "first", record([1, 0, 0, 1], 2))
     second = written_traces(tmp_path / "second", record([1, 1, 0, 1], 3))
