@@ -203,8 +203,8 @@ def carry_promise(
     shared, _ = shared_rows(old[1].by(of), new[1].by(of), settings.f1_kind)
     after = _tested(*new, stated, settings, shares=bool(len(shared)))
     parts, loops, changes = (before.part, after.part), None, {}
-    alone = "No question is in both records, so nothing is paired."
-    note = f"{alone} The loops: {in_words(moved)}." if moved else alone
+    note = "No question is in both records, so nothing is paired."
+    note += f" The loops: {in_words(moved)}." if moved else ""
     if len((rows := shared_rows(*parts, settings.f1_kind))[0]):
         loops = compare_loops(*parts, ScoredSettings(**before.asked.scored))
         paired = [one.columns[at] for one, at in zip((before, after), rows, strict=True)]
@@ -232,7 +232,7 @@ def carry_promise(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Stated:
     """A policy's file and what it says of its choice: nothing where somebody edited the policy since."""
 
@@ -249,9 +249,9 @@ class _Stated:
         made, own = file.chosen_on, policy_hash(file.policy)
         if made.get("policy", own) != own:
             note = "the policy was edited after it was chosen, so its file's promise is void"
-            return cls(place=place, file=file, made={}, terms={}, notes=(note,))
+            return cls(place, file, {}, {}, (note,))
         terms = file.policy.facts.guarantee or Fields(made, "chosen_on").of("promise", dict, {})
-        return cls(place=place, file=file, made=made, terms=terms)
+        return cls(place, file, made, terms)
 
     @property
     def metric(self) -> Any:
@@ -291,7 +291,8 @@ class _Stated:
             held_out = choosing.in_parts(labelled, parts)[0].only_split(choosing.PROVE)
             if choosing.digest_of(held_out.traces) == self.made.get("held_out"):
                 return held_out, "tested on what its choice held out", True
-        if EVAL_SPLIT in traces.splits and fitted_on.get("split") != EVAL_SPLIT:
+        apart = EVAL_SPLIT in traces.splits and fitted_on.get("split") != EVAL_SPLIT
+        if apart and not (chosen and shares):  # split eval also ranked what was chosen
             why = "as the file of the policy does not say what it was chosen on"
             return labelled.only_split(EVAL_SPLIT), f"tested on split {EVAL_SPLIT}, {why}", chosen
         if fitted:
@@ -304,12 +305,7 @@ class _Stated:
 
 
 def _tested(
-    record: str,
-    measures: Measures,
-    stated: _Stated,
-    settings: ChoiceSettings,
-    *,
-    shares: bool | None = None,
+    record: str, measures: Measures, stated: _Stated, settings: ChoiceSettings, shares: Any = None
 ) -> _Tested:
     """Test a policy; ``shares``: of a changed loop, whether its questions chose it (``None``: as told)."""
     policy, terms = stated.file.policy, stated.terms
@@ -323,11 +319,10 @@ def _tested(
     labelled, left_out = choosing.labelled_only(complete, asked)
     refuse_lacking(policy.specs, labelled.traces)
     part, how, chosen = stated.testing(labelled, shares=bool(shares))
-    again = f"type: suffice choose {shlex.quote(record)} --max-loss {asked.max_loss:g} --out NEW"
     notes, reasons, error = [incomplete, *left_out, how, *stated.notes], [], 1.0 - asked.confidence
     moved = _moved(stated.made, loops_of(measures.traces.origin.run))
     if chosen and (proven := stated.another(asked)) is not None:
-        reasons.append(f"the choice on these questions proved {proven}; {again}")
+        reasons.append(f"the choice on these questions proved {proven}")
     elif chosen and (moved or shares is not None):
         error /= whole(terms.get("tested"), "guarantee.tested", 1)
         notes.append(
@@ -336,22 +331,16 @@ def _tested(
         )
     kept, columns, figures = _measured(part, stated.file, asked, error)
     if figures["p_value"] > error:
-        reasons.append(f"not proven on {counted(figures['questions'], 'question')}; {again}")
+        reasons.append(f"not proven on {counted(figures['questions'], 'question')}")
         notes.append(_most_lost(kept))
-    return _Tested(
-        record=record,
-        stated=stated,
-        asked=asked,
-        part=part,
-        kept=kept,
-        columns=columns,
-        figures=figures,
-        reasons=tuple(reasons),
-        notes=tuple(filter(None, notes)),
-    )
+    if reasons:
+        again = f"suffice choose {shlex.quote(record)} --max-loss {asked.max_loss:g} --out NEW"
+        reasons[-1] += f"; type: {again}"
+    told = tuple(reasons), tuple(filter(None, notes))
+    return _Tested(record, stated, asked, part, kept, columns, figures, *told)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Tested:
     """A policy, tested on a record; ``columns`` (n_questions, 2) hold its loss and its cost."""
 

@@ -213,8 +213,8 @@ def choose(
         str | None,
         Option(
             metavar="OLD",
-            help="choose nothing: test whether a policy that was chosen on this record keeps its promise on "
-            "TRACES, of a changed loop. The policy is --policy, else that in --out.",
+            help="test whether a policy keeps its promise on TRACES, the record of a changed loop. OLD is "
+            "the record that chose it. The policy is --policy, else that in --out.",
         ),
     ] = None,
     out: Annotated[

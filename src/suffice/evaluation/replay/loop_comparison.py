@@ -177,9 +177,8 @@ def shared_rows(
         for name in found[0]
         if name in found[1] and (veiled or found[0][name][1] == found[1][name][1])
     ]
-    golds = (one.traces.gold, other.traces.gold) if one.metric.gold and not veiled else None
-    for row, of_other in shared if golds else ():
-        if {*golds[0][row].answers} != {*golds[1][of_other].answers}:
+    for row, of_other in shared if one.metric.gold and not veiled else ():
+        if {*one.traces.gold[row].answers} != {*other.traces.gold[of_other].answers}:
             raise UsageError(
                 f"question {one.traces.question_ids[row]!r:.80} has other gold answers in "
                 f"{other.traces.origin.source} than in {one.traces.origin.source}; label both alike: suffice "
