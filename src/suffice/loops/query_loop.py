@@ -281,13 +281,17 @@ class QueryStep(Step):
     choice: QueryChoice | None = None
 
     def _after(self, answered: Round) -> Round:
-        settings = self.loop.settings
+        settings, question, steps = self.loop.settings, self.question.text, self.trail.steps
         if settings.looks and self.reads_more:
-            conversation = self.loop.conversation(self.question.text, self.trail.steps)
-            asked = answered, conversation, self.loop.model, settings.looks
-            answered = with_looks(*asked, samples=settings.look_samples, seed=settings.seed)
+            asked = answered, self.loop.conversation(question, steps), self.loop.model
+            answered = with_looks(
+                *asked,
+                settings.looks,
+                question=question,
+                samples=settings.look_samples,
+                seed=settings.seed,
+            )
         signals, usage, action = dict(answered.signals), answered.usage, answered.action
-        question, steps = self.question.text, self.trail.steps
         wanted = settings.verdicts and self.reads_more
         if wanted and self.loop.asks_apart:
             started = time.perf_counter()

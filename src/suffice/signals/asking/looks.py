@@ -80,23 +80,24 @@ def with_looks(
     model: ChatModel,
     names: Sequence[str],
     *,
+    question: str,
     samples: int = 0,
     seed: int = 0,
 ) -> Round:
     """Return the round with what the model says to each look, and the cost of asking.
 
-    Each is made of so many ``samples`` (0: of log-probabilities).
+    Each tells the question again, and is made of so many ``samples`` (0: of log-probabilities).
     """
     values, replies = dict(finished.signals), []
     for name in names:
         values[name] = UNDEFINED
         if "{answer}" in ASKED[name] and not finished.answer_text.strip():
             continue
-        asked = ASKED[name].format(answer=one_line(finished.answer_text))
         counts = name == SEARCHES_LEFT.name
-        form = _NUMBER if counts else _YES_OR_NO
+        asked = ASKED[name].format(answer=one_line(finished.answer_text))
+        asked = f"Question: {one_line(question)}\n{asked} {_NUMBER if counts else _YES_OR_NO}"
         reply = model.generate(
-            _request(one_turn_more(conversation, f"{asked} {form}", "Reply:"), samples, seed)
+            _request(one_turn_more(conversation, asked, "Reply:"), samples, seed)
         )
         values[name] = _mean(_words(reply, model, sampled=samples > 0), _SCALES[counts])
         replies.append(reply)
