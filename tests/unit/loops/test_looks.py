@@ -103,6 +103,8 @@ def test_what_is_asked_beside_the_loop_begins_as_its_next_choice(api: Any) -> No
     for number, request in enumerate(asked):
         following = choices[1 + number // (1 + len(LOOKS))]
         assert len(_shared(request, following)) >= len(_text(following)) - len("Thought:\n")
+    looks = [_text(request) for request in asked if request.top_logprobs == 10]
+    assert all(text.count(f"Question: {QUESTION.text}") == 2 for text in looks)
     for question in ("yes or no", "exactly this line", "I finish now"):
         assert not any(question in _text(request) for request in choices)
 
@@ -256,8 +258,9 @@ class Knowing(Model):
 
     def generate(self, request: GenerationRequest) -> Generation:
         made = super().generate(request)
-        said = _text(request).rpartition("Question: ")[2]
-        odd, number = said.partition("?")[0][-1] in "13579", said.count("Observation:")
+        asked = _text(request).rpartition("Question: ")[2].partition("\n")[0]
+        said = _text(request).partition(f"Question: {asked}")[2]
+        odd, number = asked[-2] in "13579", said.count("Observation:")
         right = odd == (number == 2)
         if request.top_logprobs == 10:
             said_yes = {
@@ -265,7 +268,7 @@ class Knowing(Model):
                 "Proposed answer": right,
                 "enough to answer": number == 2,
             }
-            yes = 0.8 if any(says and asked in said for asked, says in said_yes.items()) else 0.2
+            yes = 0.8 if any(says and look in said for look, says in said_yes.items()) else 0.2
             top = tuple(TopToken(word, math.log(p)) for word, p in (("yes", yes), ("no", 1 - yes)))
             token = Token(token="yes", logprob=top[0].logprob, top=top)
             return replace(made, completions=(Completion(text="yes", tokens=(token,)),))
