@@ -123,12 +123,11 @@ def signals(
     """Compute every signal that the record allows and store it in the 'signals' map.
 
     Some signals need a model. --llm: a judge rates every round's answer (judge_support); with --looks it is
-    asked these instead, at the end of each round's conversation. --reranker: scores
-    passages (rerank_top_score and others). --encoder: compares answers with passages (evidence_consistency
-    and others). --nli: tests whether a passage entails the answer (evidence_entailment). --encoder with
-    --cluster-cosine: clusters samples by meaning (the column sample_clusters). The calls of --llm and
-    --reranker are counted as costs. Keeps stored values and all columns. If a call fails its round gets no
-    value; run the command again on TRACES2 to retry.
+    asked these and no others. --reranker: scores passages (rerank_top_score and others). --encoder: compares
+    answers with passages (evidence_consistency and others). --nli: tests whether a passage entails the
+    answer (evidence_entailment). --encoder with --cluster-cosine: clusters samples by meaning (the column
+    sample_clusters). The calls of --llm and --reranker are counted as costs. Keeps stored values and all
+    columns. If a call fails its round gets no value; run the command again on TRACES2 to retry.
     """
     if list_all:
         table = _listed()
