@@ -229,9 +229,9 @@ def _rewrite(text: str) -> None:
 class ProgressLine:
     """A line of progress: rewritten on a terminal, else printed every ten seconds."""
 
-    def __init__(self, label: str) -> None:
+    def __init__(self, label: str, started: float | None = None) -> None:
         self._label = label
-        self._started = time.monotonic()
+        self._started = time.monotonic() if started is None else started
         self._shown = self._started - _EVERY_S
 
     def show(self, finished: int, planned: int, *, failed: int = 0) -> None:

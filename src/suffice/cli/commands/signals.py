@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -207,9 +208,10 @@ def _listed() -> Table:
 
 def _progress() -> Callable[[Asked], None]:
     lines: dict[str, ProgressLine] = {}
+    started = time.monotonic()  # many questions may be asked before the first is answered
 
     def show(now: Asked) -> None:
-        line = lines.setdefault(now.what, ProgressLine(f"{now.unit} {now.what}"))
+        line = lines.setdefault(now.what, ProgressLine(f"{now.unit} {now.what}", started))
         line.show(now.finished, now.planned, failed=now.failed)
 
     return show
