@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from suffice.errors import UsageError
@@ -90,6 +91,26 @@ def as_share(given: float | str, what: str = "a share") -> float:
         meant = f"; did you mean {value / 100:g}, which is {value:g}%?" if points else ""
         raise UsageError(f"{what} is a number from 0 to 1, or in percent, found {given}{meant}")
     return value
+
+
+_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
+
+
+def read_since(text: str) -> datetime:
+    """Read a past moment in UTC: ``12h``, ``7d`` or ``2w`` ago, or an ISO date or time."""
+    now, number, unit = datetime.now(UTC), text[:-1], text[-1:]
+    try:
+        if number.isdecimal() and unit in _UNITS:
+            moment = now - timedelta(**{_UNITS[unit]: int(number)})
+        else:
+            stated = datetime.fromisoformat(text)
+            moment = stated.astimezone(UTC) if stated.tzinfo else stated.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        moment = now
+    if moment >= now:
+        allowed = "12h, 7d, 2w, 2026-01-31 or 2026-01-31T08:00 (UTC)"
+        raise UsageError(f"must be a past time, as {allowed}; found {text!r:.60}")
+    return moment
 
 
 def read_grid(text: str) -> tuple[float, ...]:

@@ -84,6 +84,15 @@ class Coverage:
         _, high = exact_interval(covered, labelled, _INTERVAL)
         return Estimate(estimate=1.0 - self.counts["misses"] / labelled, low=low, high=high)
 
+    @property
+    def decided(self) -> tuple[str, str]:
+        """Whether the promise is shown to be kept, and why, in words."""
+        found, promised = self.coverage, 1.0 - float(self._promised.alpha)
+        if found.low is None:
+            return "not shown", _MISSING["coverage"]
+        told = f"coverage is {percent(found.estimate)}% {bracket(found)}, promised {percent(promised)}%"
+        return "kept" if found.low >= promised else "not shown", told
+
     def to_json(self) -> dict[str, Any]:
         """Return the counts and coverage as strict JSON."""
         return {

@@ -76,6 +76,16 @@ def count(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:,.0f}"
 
 
+def about(value: int) -> str:
+    """Format a count that is estimated, rounded up to two digits.
+
+    >>> about(1234), about(7)
+    ('about 1,300', 'about 7')
+    """
+    scale = int(10 ** max(len(str(value)) - 2, 0))
+    return f"about {-(-value // scale) * scale:,}"
+
+
 def tick(value: float) -> str:
     """Format a round number on an axis, never with an exponent.
 

@@ -125,9 +125,9 @@ class Table:
         return join([data_table(self.title or self.name, head, rows, names=names), *notes])
 
     def markdown(self) -> str:
-        """Return a heading, the title, a GitHub Markdown table, and the notes."""
-        blocks = [f"### {_markdown(self.name[:1].upper() + self.name[1:])}"]
-        blocks += [_markdown(self.title)] if self.title else []
+        """Return a heading if it has a name, the title, a GitHub Markdown table, and the notes."""
+        heads = [f"### {self.name[:1].upper()}{self.name[1:]}"] if self.name else []
+        blocks = [_markdown(text) for text in (*heads, self.title) if text]
         if self.columns:
             blocks.append("\n".join(_markdown_lines(self)))
         return "\n\n".join([*blocks, *(_markdown(note) for note in self.notes)]) + "\n"

@@ -480,10 +480,12 @@ def _watched(view: RecordView, candidate: NamedPolicy) -> dict[str, Any]:
                 f"It ran in this record, which has more than {MOST_WATCHED:,} questions. To see its watch: "
                 "suffice monitor TRACES --policy POLICY"
             )
-        return {"note": visible(note), "alarms": [], "tables": []}
-    alarms = produced.alarm_notes
+        return {"note": visible(note), "decision": "", "headline": "", "alarms": [], "tables": []}
+    alarms, (decision, headline) = produced.alarm_notes, produced.decided
     return {
         "note": "",
+        "decision": decision,
+        "headline": visible(headline),
         "alarms": [visible(alarm) for alarm in alarms],
         "tables": [
             {
@@ -494,7 +496,7 @@ def _watched(view: RecordView, candidate: NamedPolicy) -> dict[str, Any]:
                 "rows": [[visible(cell) for cell in row] for row in table.shown()],
                 "notes": [visible(note) for note in table.notes if note not in alarms],
             }
-            for table in produced.tables()
+            for table in produced.tables()[1:]
         ],
     }
 
