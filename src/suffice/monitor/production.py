@@ -18,6 +18,7 @@ from suffice.options import Option, as_share, read_since
 from suffice.policies.policy_file import policy_hash
 from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.formats import percent
+from suffice.results.markup import shorten
 from suffice.results.table import Cell, Column, Described, Table, table_of
 from suffice.results.tabular import Tabular
 from suffice.scoring import exact_match
@@ -146,9 +147,10 @@ class Production(Tabular):
         self._policy = policy_hash(policy)
         self._promised = Promised.by(policy, settings.metric, settings.max_loss)
         self._all = Stopping(self._promised, settings.level)
-        self._recent: Stopping | None = None
+        self._recent, self._since = None, "so far"
         if settings.since is not None:
             self._recent = Stopping(self._promised, settings.level)
+            self._since = f"since {settings.since:%Y-%m-%d %H:%M} UTC"
         self.counts: dict[str, int] = self._all.counts
         self.counts |= dict.fromkeys(_COUNTS, 0)
         self._last: datetime | None = None
@@ -200,7 +202,9 @@ class Production(Tabular):
             stored += zip(part, self._dated(part), strict=True)
             self.counts["others"] += len(order) - len(asked)
         if stored and self._recent is not None and self._last is None:
-            raise DataError("--since needs recorded times; leave it out", column="time")
+            raise DataError(
+                "no question has a time, which --since needs; leave it out", column="time"
+            )
         stored.sort(key=lambda pair: pair[0].time or _EARLIEST)
         found = [dated for _, dated in stored]
         for question in found:
@@ -347,7 +351,8 @@ class Production(Tabular):
     def alarm_notes(self) -> list[str]:
         """A sentence per alarm."""
         return [
-            f"ALARM, {alarm.kind} at question {alarm.question:,}{self._when(alarm)}: {alarm.text}."
+            f"ALARM, {alarm.kind} at question {alarm.question:,} ({shorten(alarm.question_id, 60)})"
+            f"{self._when(alarm)}: {alarm.text}."
             for alarm in self.alarms
         ]
 
@@ -398,7 +403,7 @@ class Production(Tabular):
     @property
     def decided(self) -> tuple[str, str]:
         """The decision on the time asked for, else on all questions, in a word and in a sentence."""
-        told, when = self._recent or self._all, "so far" if self._recent is None else self._since
+        told, when = self._recent or self._all, self._since
         if not told.counts["questions"]:
             return "nothing", f"No question of policy {self._policy} ended {when}."
         if self.alarms:
@@ -426,7 +431,7 @@ class Production(Tabular):
         tests = self._tests_table().picked("watched", "of", "taken", "alarm")
         if not recent.counts["questions"]:
             return headline, whole, tests
-        title = f"{self._since[:1].upper()}{self._since[1:]}: {recent.told()}."
+        title = f"S{self._since[1:]}: {recent.told()}."
         return headline, recent.table("period", title), whole, tests
 
     def _tests_table(self) -> Table:
@@ -455,10 +460,6 @@ class Production(Tabular):
         if counts["others"]:
             title += f"\n{counted(counts['others'], 'question')} of other policies are left out."
         return replace(table_of("tests", told, _TESTS, title, notes), names=2)
-
-    @property
-    def _since(self) -> str:
-        return f"since {self.settings.since:%Y-%m-%d %H:%M} UTC"
 
     def _is_recent(self, one: Asked | Alarm) -> bool:
         since = self.settings.since

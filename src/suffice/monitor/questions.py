@@ -499,8 +499,8 @@ class Stopping:
             return "no promise", "state one with --max-loss"
         if not self.counts["early"]:
             return "kept", "no question was stopped early, so nothing was lost or saved"
-        if not loss.explored:
-            return "not shown", "no explored question has both scores"
+        if self._unknown:
+            return "not shown", self._unknown
         kept = loss.high <= most
         said = f"{percent(loss.estimate)} {bracket(loss)}"
         said = f"at most {percent(max(loss.high, 0.0))}" if kept else said
@@ -509,22 +509,29 @@ class Stopping:
             f"{percent(most)} ({100 * (1 - self._level):g}% confidence)"
         )
 
+    @property
+    def _unknown(self) -> str:
+        """Why the loss is unknown; empty: it is known."""
+        if not self.counts["explored"]:
+            return "no question was explored (explore=0.05)"
+        return "" if self.loss.explored else "no explored question has both scores"
+
     def _notes(self) -> list[str]:
         """Sentences on what is unknown, and what would tell."""
-        loss, counts, notes = self.loss, self.counts, list[str]()
+        counts, notes = self.counts, list[str]()
         if self.rounds_saved is not None:
             notes.append(
                 f"Stopping saved {percent(self.rounds_saved)}% of the rounds of full budgets, explored "
                 "questions included."
             )
-        notes.append(
-            f"Intervals hold at all times together, each with {100 * (1 - self._level):g}% "
-            "confidence, if the means do not change."
-            if counts["explored"]
-            else "The loss of stopping is unknown: no question was explored (explore=0.05)."
-        )
-        if counts["explored"] and not loss.explored:
-            notes.append("The loss of stopping is unknown: no explored question has both scores.")
+        if counts["explored"]:
+            level = 100 * (1 - self._level)
+            notes.append(
+                f"Intervals hold at all times together, each with {level:g}% confidence, if the means do "
+                "not change."
+            )
+        if self._unknown:
+            notes.append(f"The loss of stopping is unknown: {self._unknown}.")
         if self.decided[0] == "not shown":
             notes.append(self._more())
         if 0 < counts["misdated"] < counts["questions"]:
@@ -555,13 +562,15 @@ class Stopping:
         losing = "if they lose as these do" if known else "if none loses anything"
         told = f"{about(needed).capitalize()} labeled explored questions would show it, {losing}."
         if waiting:
-            told += f" Label {min(needed - known, waiting):,} of the {waiting:,} without a label."
+            told += f" {waiting:,} lack a label."
         if needed <= known + waiting:
             return told
         share = needed / counts["early"]
         if share > 1.0:
             return f"{told} With explore=1 that takes {math.ceil(share):,} times as many questions."
-        return f"{told} So many come from as many questions with explore={math.ceil(100 * share) / 100:g}."
+        return (
+            f"{told} As many questions with explore={math.ceil(100 * share) / 100:g} give so many."
+        )
 
     def table(self, name: str, title: str) -> Table:
         """Return losses and savings, with notes."""
