@@ -53,7 +53,6 @@ class _Unframed:
 
 
 def make_app(name: str, description: str) -> App:
-    """Return an application that has commands."""
     return App(
         name=name,
         help=description,
@@ -203,7 +202,6 @@ def run(app: App, words: Sequence[str]) -> int:
 
 
 def _refusal(error: CycloptsError, app: App) -> str:
-    """Say what is wrong, and which command lists the options."""
     error.verbose = False  # else it names the function in the source
     said = str(error).strip()
     typed = " ".join([app.name[0], *(error.command_chain or ())])
@@ -231,7 +229,6 @@ class FieldOption:
 
     @property
     def flag(self) -> str:
-        """Its name on the command line."""
         if self.option.positional:
             return self.option.metavar or self.dest.upper()
         off = "no-" if self.default is True else ""
@@ -393,7 +390,6 @@ def annotated_option(
 
 
 def _fields(settings: type, group: str = "") -> Iterator[tuple[str, Any, FieldOption | None]]:
-    """Yield the fields with their annotations and options."""
     annotations = annotations_of(settings)
     for base in settings.__mro__[1:-1]:
         # a subclass that only states another default keeps the option
@@ -478,7 +474,6 @@ def listed_prices(settings: PriceSettings) -> Prices | None:
 
 
 def only_one(options: Mapping[str, Any]) -> None:
-    """Refuse two options that exclude each other."""
     given = [flag for flag, value in options.items() if value is not None]
     if len(given) > 1:
         raise UsageError(f"{given[1]} is not allowed with {given[0]}; leave one out")

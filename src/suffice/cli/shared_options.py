@@ -141,7 +141,6 @@ class Measuring(Reading):
         return Measures(self.drawn(*paths), executor=workers)
 
     def drawn(self, *paths: str) -> TraceSet:
-        """Read records and pool them."""
         traces, *more = [self.open(path) for path in paths]
         if more:
             from suffice.trace.rounds.reader import pool_traces
@@ -170,7 +169,6 @@ class Sampling(Measuring):
 
 
 def ray_workers(address: str) -> RayExecutor:
-    """Join a Ray cluster."""
     from suffice.integrations.ray import RayExecutor
 
     with waiting(f"joining Ray {address}".rstrip()):
@@ -208,7 +206,6 @@ def tell_policy(written: Path, policy: StopPolicy, traces: TraceSet) -> dict[str
 
 
 def policy_entry(written: Path, policy: StopPolicy) -> dict[str, Any]:
-    """Return what JSON documents say of a written policy."""
     from suffice.policies.policy_file import policy_document, policy_hash
 
     return {"out": str(written), "hash": policy_hash(policy), "policy": policy_document(policy)}

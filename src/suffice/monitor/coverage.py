@@ -45,12 +45,10 @@ class Coverage:
 
     @property
     def monitors(self) -> Mapping[str, Monitor]:
-        """The monitors by kind of alarm."""
         found: dict[str, Monitor] = {"coverage": self._misses}
         return found if self._likeness is None else {**found, "exchangeability": self._likeness}
 
     def take(self, returned: SetReturned) -> None:
-        """Count one answer set."""
         self.counts["answers"] += 1
         if self._likeness is not None:
             self._likeness.update(round(returned.first_score, _DECIMALS))
@@ -86,7 +84,6 @@ class Coverage:
 
     @property
     def decided(self) -> tuple[str, str]:
-        """Whether the promise is shown to be kept, and why, in words."""
         found, promised = self.coverage, 1.0 - float(self._promised.alpha)
         if found.low is None:
             return "not shown", _MISSING["coverage"]

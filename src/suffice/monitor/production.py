@@ -231,7 +231,6 @@ class Production(Tabular):
         return [self._all] if recent is None or not self._is_recent(asked) else [self._all, recent]
 
     def take(self, asked: Asked) -> None:
-        """Take a question that ended."""
         for name, monitor in self._drift.items():
             monitor.update(asked.values[name])
         for name, held in self._past.items():
@@ -349,7 +348,6 @@ class Production(Tabular):
     # --- telling ---------------------------------------------------------------------------------
     @property
     def alarm_notes(self) -> list[str]:
-        """A sentence per alarm."""
         return [
             f"ALARM, {alarm.kind} at question {alarm.question:,} ({shorten(alarm.question_id, 60)})"
             f"{self._when(alarm)}: {alarm.text}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -23,7 +23,7 @@ from suffice.policies.policy_file import policy_hash
 from suffice.results.as_json import as_json
 from suffice.results.formats import about, bracket, percent
 from suffice.results.table import Column, Table, Value
-from suffice.scoring import METRICS, AnswerChoice, Metric, ScoreName, accuracy, exact_match, f1
+from suffice.scoring import METRICS, SCORES, AnswerChoice, Metric, ScoreName, exact_match
 from suffice.signals.known_signals import resolve
 from suffice.signals.signal_table import SignalTable, answer_votes, first_stops, signal_columns
 from suffice.stats.betting import MeanSequence
@@ -42,11 +42,6 @@ _COUNTS = (
 )
 _NUMBERS = range(1, 1_000_000)
 _OF_SHARE = 0.1  # of the level, for the share of questions that are stopped early
-_SCORES: Mapping[ScoreName, Callable[[str, Iterable[str]], float]] = {
-    "em": exact_match,
-    "f1": f1,
-    "acc": accuracy,
-}
 Array = NDArray[np.float64]
 
 
@@ -306,7 +301,7 @@ class Promised:
         terms = policy.facts.guarantee
         loss, stated = _bound_of(terms)
         certified = {
-            known.key(score): (known, score) for known in METRICS.values() for score in _SCORES
+            known.key(score): (known, score) for known in METRICS.values() for score in SCORES
         }.get(str(terms.get("metric")))
         if metric is None and certified is not None:
             known, score = certified
@@ -341,10 +336,9 @@ class Promised:
             return math.nan
         if self.metric.agreement and exact_match(returned.answer, gold) == 1.0:
             return 1.0
-        return _SCORES[self.score](returned.answer, gold)
+        return SCORES[self.score](returned.answer, gold)
 
     def in_words(self, verb: str = " lost") -> str:
-        """The loss, for a table."""
         kind = {"signed": "", "drop": " in drops", "wrong-stop": " in wrong stops"}[self.loss]
         return f"{self.metric.head(self.score)}{verb}{kind}"
 
@@ -391,7 +385,6 @@ class Stopping:
         self.draws: ProbabilityMonitor = ProbabilityMonitor(level)
 
     def take(self, asked: Asked) -> None:
-        """Take a question that ended."""
         counts = self.counts
         counts["questions"] += 1
         counts["rounds"] += asked.rounds
@@ -426,7 +419,6 @@ class Stopping:
 
     @property
     def saved(self) -> list[PerQuestion]:
-        """The saved share of each known cost."""
         return [
             self._per_question(name, self.means[name]) for name in SAVED if self.means[name].count
         ]
@@ -483,7 +475,6 @@ class Stopping:
 
     # --- in words ----------------------------------------------------------------------------------
     def told(self, of: str = "") -> str:
-        """The counts in sentences."""
         counts = self.counts
         return (
             f"{counted(counts['questions'], 'question')}{of}, {counts['rounds']:,} rounds. "
@@ -493,7 +484,6 @@ class Stopping:
 
     @property
     def decided(self) -> tuple[str, str]:
-        """Whether the promise is shown to be kept, and why, in words."""
         most, loss = self._promised.most, self.loss
         if most is None:
             return "no promise", "state one with --max-loss"
@@ -517,7 +507,6 @@ class Stopping:
         return "" if self.loss.explored else "no explored question has both scores"
 
     def _notes(self) -> list[str]:
-        """Sentences on what is unknown, and what would tell."""
         counts, notes = self.counts, list[str]()
         if self.rounds_saved is not None:
             notes.append(
@@ -556,20 +545,15 @@ class Stopping:
     def _more(self) -> str:
         """Say how many explored questions would show that the promise is kept, and how to get them."""
         needed, known, counts = self.needed, self.loss.explored, self.counts
-        waiting = counts["explored"] - known - counts["unanswered"]
         if needed is None:
             return "No number of questions like these would show that the promise is kept."
         losing = "if they lose as these do" if known else "if none loses anything"
-        told = f"{about(needed).capitalize()} labeled explored questions would show it, {losing}."
-        if waiting:
-            told += f" {waiting:,} lack a label."
-        if needed <= known + waiting:
-            return told
-        share = needed / counts["early"]
-        if share > 1.0:
-            return f"{told} With explore=1 that takes {math.ceil(share):,} times as many questions."
+        waiting = counts["explored"] - known - counts["unanswered"]
+        asked = math.ceil(needed * counts["questions"] / counts["early"])
         return (
-            f"{told} As many questions with explore={math.ceil(100 * share) / 100:g} give so many."
+            f"{about(needed).capitalize()} labeled explored questions would show it, {losing}. There are "
+            f"{known:,}, and {waiting:,} lack a label. With explore=1 {about(asked)} questions give so many, "
+            "with explore=0.1 ten times as many."
         )
 
     def table(self, name: str, title: str) -> Table:

@@ -49,7 +49,6 @@ class Weighted(Protocol):
 
 
 def weights_beside(file: Path) -> Path:
-    """Return the path of a policy file's weights."""
     return file.with_suffix(".safetensors")
 
 
@@ -154,7 +153,6 @@ class Method(PolicyKind):
         """Fit on the questions of ``split``."""
 
     def can_read(self, traces: TraceSet) -> bool:
-        """Return whether the traces have the splits that it reads."""
         return any(splits <= set(traces.splits) for splits in self.reads)
 
 

@@ -43,7 +43,6 @@ def signed(share: float | None) -> str:
 
 
 def bracket(interval: Measured | None) -> str:
-    """Format an interval's ends in percentage points."""
     return "" if interval is None else f"[{percent(interval.low)}, {percent(interval.high)}]"
 
 
@@ -53,7 +52,6 @@ def points(interval: Measured | None) -> str:
 
 
 def decimal(value: float | None) -> str:
-    """Format a mean with two decimals."""
     return UNKNOWN if value is None else f"{value:z,.2f}"
 
 
@@ -112,7 +110,6 @@ def estimated(figure: Measured | None, *, sign: bool = False) -> str:
 
 
 def fraction(value: float | None, digits: int = 4) -> str:
-    """Format a score that is not read in percent."""
     return UNKNOWN if value is None else f"{value:z.{digits}f}"
 
 

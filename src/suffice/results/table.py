@@ -299,7 +299,6 @@ def table_of(
     title: str = "",
     notes: Sequence[str] = (),
 ) -> Table:
-    """Return a table with a row for every item."""
     rows = [[_item_value(item, of) for of, _ in described] for item in items]
     columns = [column for _, column in described]
     return Table(name=name, title=title, columns=columns, rows=rows, notes=notes)
@@ -315,7 +314,6 @@ def _item_value(item: Any, of: str | Callable[[Any], Value]) -> Value:
 
 
 def estimate_column(name: str, head: str, *, signed: bool = False) -> Column:
-    """Return a column of two decimals with intervals."""
     return Column(name=name, kind="number", digits=2, interval=True, signed=signed, head=head)
 
 
@@ -493,7 +491,6 @@ def _aligned(
 
 
 def _stacked(table: Table, width: int) -> Iterator[str]:
-    """Yield every row as a list of its cells."""
     for number, row in enumerate(table.shown()):
         if number:
             yield ""
@@ -533,7 +530,6 @@ def _cell_in_html(column: Column, value: Value) -> str:
 
 # --- other forms ------------------------------------------------------------------------------------
 def _broken(column: Column) -> Html:
-    """Return a heading in HTML, with the unit of shares."""
     heading = column.heading
     if column.kind == "percent" and not re.search("%|points", heading.partition("[")[0]):
         heading = re.sub(r"(?=\s*\[|$)", " %", heading, count=1)

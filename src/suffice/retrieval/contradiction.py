@@ -312,7 +312,6 @@ class ContradictionHead:
 
     @classmethod
     def load(cls, path: str | Path | None = None, encoder: Encoder | None = None) -> Self:
-        """Read a head."""
         place = Path(str(resources.files("suffice.retrieval") / _FILE)) if path is None else path
         return cls(HeadWeights.read(Path(place)), encoder or OnnxEncoder.load())
 

@@ -89,7 +89,6 @@ class Monitor:
 
     @property
     def alarmed(self) -> bool:
-        """Say whether an alarm was raised."""
         return self._alarmed_at is not None
 
     @property
@@ -133,7 +132,6 @@ class MeanSequence:
         self._counts: dict[float, int] = {}
 
     def take(self, value: float) -> None:
-        """Take one more value."""
         if not self._least <= value <= self._most:
             raise UsageError(
                 f"a value must be from {self._least:g} to {self._most:g}, found {value!r}"

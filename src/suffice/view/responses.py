@@ -106,7 +106,6 @@ def _at_stop(view: RecordView, signal: str, policy: PolicyColumns) -> NDArray[np
 
 
 def _stopping(view: RecordView, chosen: Selection) -> PolicyColumns:
-    """Return the policy whose stops the filters mean."""
     return view.policy(chosen.policy, chosen.rule) if chosen.policy else view.full
 
 

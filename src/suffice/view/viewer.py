@@ -111,7 +111,6 @@ class Shown:
             self._busy.release()
 
     def _look(self) -> str:
-        """Return the names, sizes and times of the record's files."""
         if self._source is None:
             return ""
         place = self._source

@@ -124,7 +124,6 @@ def named(policies: Sequence[str]) -> dict[str, str]:
 
 
 def open_service(settings: ServeSettings) -> Service:
-    """Return the service of some settings, with its models loaded."""
     from suffice.serve.service import Service
 
     usual = ServeSettings()

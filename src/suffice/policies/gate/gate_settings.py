@@ -70,7 +70,6 @@ class RiskModel:
 
     @property
     def formula(self) -> str:
-        """The formula of c over SC, CD and DR."""
         return (
             f"sigmoid({self.intercept:.3g} - {self.disagreement:.3g} (1 - SC) - "
             f"{self.contradiction:.3g} CD - {self.remaining:.3g} DR)"

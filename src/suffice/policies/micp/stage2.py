@@ -50,7 +50,6 @@ class Sampled:
         return self.best_gold > -math.inf
 
     def take(self, chosen: Mask | NDArray[np.intp]) -> Sampled:
-        """Return some of the questions."""
         return Sampled(
             score=self.score[chosen], best_gold=self.best_gold[chosen], draws=self.draws[chosen]
         )
@@ -221,7 +220,6 @@ class Evaluation:
 
 
 def evaluate(data: Sampled, thresholds: Stage2) -> Evaluation:
-    """Stop every question by the thresholds and test its answer set."""
     fires = np.zeros((data.n, data.rounds), bool)
     for t, stop in enumerate(thresholds.stops):
         fires[:, t] = stop.fires(data.score[:, t], data.draws[:, t])
