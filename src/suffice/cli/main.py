@@ -80,8 +80,6 @@ def build_app(chosen: str = "") -> App:
 
 
 class _NoPandas:
-    """Finds no pandas."""
-
     @staticmethod
     def find_spec(name: str, *_: object) -> None:
         if name == "pandas":

@@ -274,7 +274,6 @@ def question_progress(label: str) -> Callable[[Progress], None]:
 
 
 def fit_progress() -> Callable[[Any], None]:
-    """Return a function that prints the progress of each stage of a training."""
     lines: dict[str, ProgressLine] = {}
 
     def progress(now: Any) -> None:

@@ -40,8 +40,6 @@ _ARGUMENTS, _OPTIONS = Group("Arguments", sort_key=0), Group("Options", sort_key
 
 
 class _Unframed:
-    """A formatter of help without frames."""
-
     def __call__(self, console: Any, options: Any, panel: Any) -> None:
         from cyclopts.help import DefaultFormatter, PanelSpec
         from rich.box import Box
@@ -314,7 +312,6 @@ class Given(dict[str, Any]):
 
 
 def field_options(settings: type, *, group: str = "") -> Iterator[FieldOption]:
-    """Yield the options of a settings dataclass and of the dataclasses in its fields."""
     group = getattr(settings, "GROUP", group)
     for _, annotation, own in _fields(settings, group):
         if own is not None:

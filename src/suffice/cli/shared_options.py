@@ -93,8 +93,6 @@ RayOption = Annotated[
 # --- records ---------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Options of reading records."""
-
     skip_invalid: SkipInvalid = False
     abstention: Abstention = None
 
@@ -115,8 +113,6 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measuring(Reading):
-    """Options of reading and measuring records."""
-
     workers: Annotated[
         int | None,
         Option(at_least=1, help="processes that measure a large record (default: one a core)"),
@@ -152,8 +148,6 @@ class Measuring(Reading):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling(Measuring):
-    """Options of reading, sampling and measuring records."""
-
     sample: Sample = None
     seed: Seed = 42
 
@@ -177,8 +171,6 @@ def ray_workers(address: str) -> RayExecutor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared(FittedElsewhere):
-    """Options of a comparison."""
-
     settings: ComparisonSettings
 
     def read(self, reading: Reading) -> ComparisonSettings:
@@ -214,8 +206,6 @@ def policy_entry(written: Path, policy: StopPolicy) -> dict[str, Any]:
 # --- models ----------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOptions(ModelSettings):
-    """Options of the language model."""
-
     GROUP: ClassVar = "Language model"
 
     timeout: float = 120.0

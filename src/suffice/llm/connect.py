@@ -117,8 +117,6 @@ class CachedModel(Closable):
 
 
 class KeptReplies(CachedModel):
-    """Keep the replies of an unfinished recording in its folder."""
-
     def __init__(self, model: ChatModel, out: Path, shard: Shard | None = None) -> None:
         one_file = out.suffix == ".parquet"
         place = (

@@ -60,8 +60,6 @@ _OF_EVENTS = (b"data:", b"event:", b":")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenAISettings:
-    """Set up requests to a server."""
-
     api: Api = "chat"
     api_key: str | None = field(default=None, repr=False)
     timeout_s: float = 60.0

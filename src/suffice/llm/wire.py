@@ -301,8 +301,6 @@ def parse_completions(
 
 # --- replies that come as events -----------------------------------------------------------------
 class EventReply:
-    """Collect one streamed reply and pass it on piece by piece."""
-
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
         self._line, self._half, self._left = b"", "", MAX_REPLY_LETTERS

@@ -26,7 +26,6 @@ from suffice.stats.betting import Monitor
 from suffice.trace.rounds.labels import Label
 from suffice.trace.rounds.trace_set import TraceSet
 
-_COUNTS = ("forgotten", "others")  # beside those of stopping
 _MOST_WAITING = 100_000  # questions whose labels may still come
 _EARLIEST = datetime.min.replace(tzinfo=UTC)  # when a question ended of which no time is recorded
 _SAYS = {
@@ -63,8 +62,6 @@ _TESTS: Sequence[Described] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProductionSettings:
-    """How to watch."""
-
     first: Annotated[
         int, Option(at_least=1, help="first questions to compare later ones with (no --reference)")
     ] = 200
@@ -102,8 +99,6 @@ class ProductionSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """A deviation that chance does not explain."""
-
     kind: str = field(metadata={"json": "alarm"})
     of: str = ""
     question: int
@@ -152,7 +147,7 @@ class Production(Tabular):
             self._recent = Stopping(self._promised, settings.level)
             self._since = f"since {settings.since:%Y-%m-%d %H:%M} UTC"
         self.counts: dict[str, int] = self._all.counts
-        self.counts |= dict.fromkeys(_COUNTS, 0)
+        self.counts |= {"forgotten": 0, "others": 0}
         self._last: datetime | None = None
         self._waiting: dict[str, Asked] = {}
         self.alarms: list[Alarm] = []
@@ -405,9 +400,7 @@ class Production(Tabular):
         if not told.counts["questions"]:
             return "nothing", f"No question of policy {self._policy} ended {when}."
         if self.alarms:
-            first = min(
-                self.alarms, key=lambda one: (not self._is_recent(one), KINDS.index(one.kind))
-            )
+            first = min(self.alarms, key=lambda a: (not self._is_recent(a), KINDS.index(a.kind)))
             return "alarm", f"Alarm{self._when(first)}: {first.text}."
         decision, why = told.decided
         if decision == "no promise" and self._coverage is not None:
@@ -421,9 +414,7 @@ class Production(Tabular):
     def tables(self) -> tuple[Table, ...]:
         """Return the decision, the losses and savings of stopping, and the tests."""
         headline, recent = Table(name="", title=self.decided[1]), self._recent
-        whole = self._all.table(
-            "stopping", "What stopping early loses and saves, over all questions"
-        )
+        whole = self._all.table("stopping", "What stopping loses and saves over all questions")
         if recent is None:
             return headline, self._tests_table(), whole
         tests = self._tests_table().picked("watched", "of", "taken", "alarm")

@@ -64,8 +64,6 @@ class SetReturned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A question that ended."""
-
     id: str
     time: datetime | None = None
     rounds: int
@@ -86,8 +84,6 @@ class Asked:
 
 
 class Reading:
-    """A reader of questions for one policy."""
-
     def __init__(self, policy: StopPolicy, max_rounds: int | None = None) -> None:
         self._policy, self._hash, self._max_rounds = policy, policy_hash(policy), max_rounds
         read = (name for signal in policy.signals for name in _places(signal))
@@ -486,7 +482,7 @@ class Stopping:
     def decided(self) -> tuple[str, str]:
         most, loss = self._promised.most, self.loss
         if most is None:
-            return "no promise", "state one with --max-loss"
+            return "no promise", "state one with suffice monitor --max-loss"
         if not self.counts["early"]:
             return "kept", "no question was stopped early, so nothing was lost or saved"
         if self._unknown:
@@ -543,7 +539,6 @@ class Stopping:
         return notes
 
     def _more(self) -> str:
-        """Say how many explored questions would show that the promise is kept, and how to get them."""
         needed, known, counts = self.needed, self.loss.explored, self.counts
         if needed is None:
             return "No number of questions like these would show that the promise is kept."

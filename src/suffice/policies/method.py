@@ -42,8 +42,6 @@ class PolicyKind(ABC):
 
 @runtime_checkable
 class Weighted(Protocol):
-    """A policy with a file of weights beside its policy file."""
-
     def weights_file(self) -> bytes:
         """Return the weights as a safetensors file."""
 

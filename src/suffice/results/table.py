@@ -390,7 +390,6 @@ def _text_body(table: Table, width: int | None, paint: Paint) -> tuple[list[str]
 
 
 def _shown_columns(table: Table, width: int | None) -> tuple[list[_Shown], list[str]]:
-    """Return the columns that are not empty throughout, and the shortened cells in full."""
     columns, full = [], []
     for number, column in enumerate(table.columns):
         cells = [_shown(column, row[number]).replace("\n", " ") for row in table.rows]
@@ -423,7 +422,6 @@ def _unknown(shown: _Shown) -> bool:
 
 
 def _in_full(short: str, text: str, width: int | None) -> list[str]:
-    """Return a shortened text in full, on a line of its own where it is long."""
     line = f"{short} is in full: {text}"
     if width is None or cell_len(line) <= width:
         return [line]

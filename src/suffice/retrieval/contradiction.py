@@ -245,8 +245,6 @@ _NO_HEAD: tuple[type[Exception], ...] = (*UNREADABLE, UsageError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadWeights:
-    """Hold the trained weights of the head."""
-
     encoder: str
     pole: NDArray[np.float64]
     weights: NDArray[np.float64]

@@ -67,7 +67,6 @@ def probability_or_none(value: object, column: str) -> float | None:
 
 
 def check_points(x: Sequence[float]) -> None:
-    """Refuse points of a map that are not finite and strictly increasing."""
     for value in x:
         if not math.isfinite(value):
             raise DataError(f"must be finite, found {value!r}", column="x")
@@ -85,8 +84,6 @@ def finite(value: object, column: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """Read an object of a document field by field."""
-
     document: Mapping[str, Any]
     within: str = ""
 

@@ -30,8 +30,6 @@ _PLAIN = "isotonic"  # what a map without a kind is
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedMap:
-    """Hold a map as numbers and lists of numbers."""
-
     kind: ClassVar[str]
     title: ClassVar[str]
 

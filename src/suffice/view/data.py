@@ -62,8 +62,6 @@ class NotReadyError(SufficeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewSettings:
-    """Policies and rules to compare, the metric and the cost."""
-
     policies: tuple[Wanted, ...] = ()
     rules: tuple[str, ...] = ()
     metric: MetricName | None = None

@@ -250,7 +250,6 @@ def question_page(view: RecordView, wanted: PageWanted) -> dict[str, Any]:
 def one_question(
     view: RecordView, name: str, rule: str = "", chosen: Selection | None = None
 ) -> dict[str, Any]:
-    """Return a question's rounds, signals, and where each policy stops and why."""
     place = pc.index(view.question_ids, name).as_py()
     if place < 0:
         raise DataError(

@@ -342,8 +342,6 @@ def walk(
 
 
 class Along:
-    """The paths of a record, measured on its labeled questions."""
-
     def __init__(
         self, record: Measures, settings: ChoiceSettings, paths: Sequence[Path], answer: str
     ) -> None:

@@ -141,8 +141,6 @@ DEFAULT_COSTS = GateCosts(retrieval=1.0, failure=2.0)
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """An action that a gate can never choose, and the reason."""
-
     action: PlanAction
     why: str
 

@@ -57,8 +57,6 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage2:
-    """Calibrated thresholds."""
-
     stops: tuple[Threshold, ...]
     final: float
     alpha_rounds: tuple[Fraction, ...]
@@ -163,8 +161,6 @@ def budget_spent(data: Sampled, alpha_rounds: Sequence[Fraction], preset: Preset
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """Effect of thresholds on n questions."""
-
     stop: NDArray[np.int64]
     early: Mask
     covered: Mask

@@ -65,8 +65,6 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class SignalRef:
-    """A signal's value."""
-
     name: str
 
     def __str__(self) -> str:
@@ -135,8 +133,6 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """Negation."""
-
     item: Expression
 
     def __str__(self) -> str:
@@ -145,8 +141,6 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All items hold."""
-
     items: tuple[Expression, ...]
 
     def __str__(self) -> str:
@@ -155,8 +149,6 @@ class And:
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Some item holds."""
-
     items: tuple[Expression, ...]
 
     def __str__(self) -> str:
