@@ -126,10 +126,10 @@ def _asked(policy: StopPolicy, traces: TraceSet, full: int | None) -> Iterator[A
     starts = traces.starts.tolist()
     times, gold = _of_last_rounds(traces, "time"), traces.of_questions("gold_answers")
     propensity = traces.of_questions("propensity")
-    fell = np.zeros(len(last), bool)
+    fell: NDArray[np.bool_] = np.zeros(len(last), bool)
     if traces.has("time"):
         moments = traces.dense(pc.cast(traces.table.column("time"), pa.int64()))
-        fell = (np.diff(moments, axis=1) < -1e6 * CLOCK_S).any(axis=1)
+        fell = np.any(np.diff(moments, axis=1) < -1e6 * CLOCK_S, axis=1)
     saved = _saved(policy, traces, at, last - 1)
     sets = None
     if isinstance(policy, CoveragePolicy):
