@@ -29,6 +29,7 @@ def policy_document(policy: StopPolicy) -> dict[str, Any]:
 
 
 def policy_hash(policy: StopPolicy) -> str:
+    """Return twelve hexadecimal digits over all parts that decide."""
     document = policy_document(policy)
     for part in _DECIDES_NOTHING:
         document.pop(part, None)
