@@ -45,8 +45,6 @@ class JudgeOptions(ModelOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalOptions:
-    """Options of signals and of the models that compute them."""
-
     only: Annotated[tuple[str, ...] | None, Option(metavar="A,B", help="only these signals")] = None
     reranker: Annotated[
         str | None,
