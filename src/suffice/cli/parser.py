@@ -40,8 +40,6 @@ _ARGUMENTS, _OPTIONS = Group("Arguments", sort_key=0), Group("Options", sort_key
 
 
 class _Unframed:
-    """A formatter of help without frames."""
-
     def __call__(self, console: Any, options: Any, panel: Any) -> None:
         from cyclopts.help import DefaultFormatter, PanelSpec
         from rich.box import Box
@@ -53,7 +51,6 @@ class _Unframed:
 
 
 def make_app(name: str, description: str) -> App:
-    """Return an application that has commands."""
     return App(
         name=name,
         help=description,
@@ -203,7 +200,6 @@ def run(app: App, words: Sequence[str]) -> int:
 
 
 def _refusal(error: CycloptsError, app: App) -> str:
-    """Say what is wrong, and which command lists the options."""
     error.verbose = False  # else it names the function in the source
     said = str(error).strip()
     typed = " ".join([app.name[0], *(error.command_chain or ())])
@@ -231,7 +227,6 @@ class FieldOption:
 
     @property
     def flag(self) -> str:
-        """Its name on the command line."""
         if self.option.positional:
             return self.option.metavar or self.dest.upper()
         off = "no-" if self.default is True else ""
@@ -317,7 +312,6 @@ class Given(dict[str, Any]):
 
 
 def field_options(settings: type, *, group: str = "") -> Iterator[FieldOption]:
-    """Yield the options of a settings dataclass and of the dataclasses in its fields."""
     group = getattr(settings, "GROUP", group)
     for _, annotation, own in _fields(settings, group):
         if own is not None:
@@ -393,7 +387,6 @@ def annotated_option(
 
 
 def _fields(settings: type, group: str = "") -> Iterator[tuple[str, Any, FieldOption | None]]:
-    """Yield the fields with their annotations and options."""
     annotations = annotations_of(settings)
     for base in settings.__mro__[1:-1]:
         # a subclass that only states another default keeps the option
@@ -478,7 +471,6 @@ def listed_prices(settings: PriceSettings) -> Prices | None:
 
 
 def only_one(options: Mapping[str, Any]) -> None:
-    """Refuse two options that exclude each other."""
     given = [flag for flag, value in options.items() if value is not None]
     if len(given) > 1:
         raise UsageError(f"{given[1]} is not allowed with {given[0]}; leave one out")

@@ -110,7 +110,6 @@ class CachedModel(Closable):
             return _reply(database, _rows(database, key, request.n))
 
     def close(self) -> None:
-        """Close the file, and the wrapped model if it can be closed."""
         self._store.disconnect()
         close = getattr(self._model, "close", None)
         if callable(close):
@@ -118,8 +117,6 @@ class CachedModel(Closable):
 
 
 class KeptReplies(CachedModel):
-    """Keep the replies of an unfinished recording in its folder."""
-
     def __init__(self, model: ChatModel, out: Path, shard: Shard | None = None) -> None:
         one_file = out.suffix == ".parquet"
         place = (
@@ -192,7 +189,6 @@ def _reply(database: sqlite3.Connection, rows: list[_Row]) -> Generation:
 
 
 def _write(database: sqlite3.Connection, key: str, first: int, drawn: Generation) -> None:
-    """Store the samples that nobody stored before."""
     cost = {"model": drawn.model} | {name: getattr(drawn, name) for name in _COUNTS}
     call = database.execute("INSERT INTO calls (cost) VALUES (?)", (json.dumps(cost),)).lastrowid
     kept = 0

@@ -83,7 +83,6 @@ def _bundled() -> Path:
 
 # --- llama.cpp's server ----------------------------------------------------------------------------
 def check_gguf(path: Path) -> None:
-    """Refuse a file that is no GGUF file."""
     if not path.is_file():
         raise UsageError(f"no model file {str(path)!r}; give the path of a GGUF file")
     with path.open("rb") as file:
@@ -187,8 +186,6 @@ class _Replica:
 
 @dataclass(slots=True)
 class _Replicas:
-    """Hold all replicas and the queue for them."""
-
     all: list[_Replica] = field(default_factory=list)
     free: threading.Condition = field(default_factory=threading.Condition)
 
@@ -215,7 +212,6 @@ class _Replicas:
             self.free.notify_all()
 
     def close(self) -> None:
-        """End running requests and free the weights."""
         with self.free:
             closed, self.all = self.all, []
             self.free.notify_all()

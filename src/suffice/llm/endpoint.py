@@ -60,8 +60,6 @@ _OF_EVENTS = (b"data:", b"event:", b":")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenAISettings:
-    """Set up requests to a server."""
-
     api: Api = "chat"
     api_key: str | None = field(default=None, repr=False)
     timeout_s: float = 60.0
@@ -117,7 +115,6 @@ def _running_loop() -> asyncio.AbstractEventLoop:
 
 
 def _settle(process: int, loop: asyncio.AbstractEventLoop) -> None:
-    """Let connections close before Python ends."""
 
     async def settled() -> None:
         others = asyncio.all_tasks() - {asyncio.current_task()}
@@ -203,7 +200,6 @@ class Endpoint:
         weakref.finalize(self, _hang_up, self._clients)
 
     def close(self) -> None:
-        """Close the connections."""
         if (closing := _hang_up(self._clients)) is not None:
             closing.result()
 
@@ -270,7 +266,6 @@ class Endpoint:
         return bool(state.attempt_number > retries)
 
     def _reply(self, send: Send, model: str, events: EventReply | None) -> object:
-        """Return the JSON of one attempt's reply."""
         if events is not None:
             events.begin()
         client = self._clients.setdefault(os.getpid(), Once(self._new_client))()
@@ -394,7 +389,6 @@ class EndpointEncoder(Closable):
         )
 
     def close(self) -> None:
-        """Close the connections."""
         self._endpoint.close()
 
     def _ask(self, texts: Sequence[str]) -> NDArray[np.float32]:

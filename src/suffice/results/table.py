@@ -125,9 +125,9 @@ class Table:
         return join([data_table(self.title or self.name, head, rows, names=names), *notes])
 
     def markdown(self) -> str:
-        """Return a heading, the title, a GitHub Markdown table, and the notes."""
-        blocks = [f"### {_markdown(self.name[:1].upper() + self.name[1:])}"]
-        blocks += [_markdown(self.title)] if self.title else []
+        """Return a heading if it has a name, the title, a GitHub Markdown table, and the notes."""
+        heads = [f"### {self.name[:1].upper()}{self.name[1:]}"] if self.name else []
+        blocks = [_markdown(text) for text in (*heads, self.title) if text]
         if self.columns:
             blocks.append("\n".join(_markdown_lines(self)))
         return "\n\n".join([*blocks, *(_markdown(note) for note in self.notes)]) + "\n"
@@ -299,7 +299,6 @@ def table_of(
     title: str = "",
     notes: Sequence[str] = (),
 ) -> Table:
-    """Return a table with a row for every item."""
     rows = [[_item_value(item, of) for of, _ in described] for item in items]
     columns = [column for _, column in described]
     return Table(name=name, title=title, columns=columns, rows=rows, notes=notes)
@@ -315,7 +314,6 @@ def _item_value(item: Any, of: str | Callable[[Any], Value]) -> Value:
 
 
 def estimate_column(name: str, head: str, *, signed: bool = False) -> Column:
-    """Return a column of two decimals with intervals."""
     return Column(name=name, kind="number", digits=2, interval=True, signed=signed, head=head)
 
 
@@ -392,7 +390,6 @@ def _text_body(table: Table, width: int | None, paint: Paint) -> tuple[list[str]
 
 
 def _shown_columns(table: Table, width: int | None) -> tuple[list[_Shown], list[str]]:
-    """Return the columns that are not empty throughout, and the shortened cells in full."""
     columns, full = [], []
     for number, column in enumerate(table.columns):
         cells = [_shown(column, row[number]).replace("\n", " ") for row in table.rows]
@@ -425,7 +422,6 @@ def _unknown(shown: _Shown) -> bool:
 
 
 def _in_full(short: str, text: str, width: int | None) -> list[str]:
-    """Return a shortened text in full, on a line of its own where it is long."""
     line = f"{short} is in full: {text}"
     if width is None or cell_len(line) <= width:
         return [line]
@@ -493,7 +489,6 @@ def _aligned(
 
 
 def _stacked(table: Table, width: int) -> Iterator[str]:
-    """Yield every row as a list of its cells."""
     for number, row in enumerate(table.shown()):
         if number:
             yield ""
@@ -533,7 +528,6 @@ def _cell_in_html(column: Column, value: Value) -> str:
 
 # --- other forms ------------------------------------------------------------------------------------
 def _broken(column: Column) -> Html:
-    """Return a heading in HTML, with the unit of shares."""
     heading = column.heading
     if column.kind == "percent" and not re.search("%|points", heading.partition("[")[0]):
         heading = re.sub(r"(?=\s*\[|$)", " %", heading, count=1)

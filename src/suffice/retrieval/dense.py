@@ -48,7 +48,6 @@ class DenseIndex:
         *,
         on_progress: Callable[[int, int], None] = lambda *_: None,
     ) -> DenseIndex:
-        """Embed and index passages."""
         kept = tuple(passages)
         check_ids(kept)
         texts = [passage_text(kept[row]).strip() for row in _with_text(kept)]
@@ -101,7 +100,6 @@ class DenseIndex:
 
 
 def _with_text(passages: Sequence[Passage]) -> NDArray[np.intp]:
-    """Return positions of the passages that have a text."""
     rows = [row for row, passage in enumerate(passages) if passage_text(passage).strip()]
     return np.array(rows, dtype=np.intp)
 

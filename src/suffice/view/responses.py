@@ -106,7 +106,6 @@ def _at_stop(view: RecordView, signal: str, policy: PolicyColumns) -> NDArray[np
 
 
 def _stopping(view: RecordView, chosen: Selection) -> PolicyColumns:
-    """Return the policy whose stops the filters mean."""
     return view.policy(chosen.policy, chosen.rule) if chosen.policy else view.full
 
 
@@ -251,7 +250,6 @@ def question_page(view: RecordView, wanted: PageWanted) -> dict[str, Any]:
 def one_question(
     view: RecordView, name: str, rule: str = "", chosen: Selection | None = None
 ) -> dict[str, Any]:
-    """Return a question's rounds, signals, and where each policy stops and why."""
     place = pc.index(view.question_ids, name).as_py()
     if place < 0:
         raise DataError(
@@ -480,10 +478,12 @@ def _watched(view: RecordView, candidate: NamedPolicy) -> dict[str, Any]:
                 f"It ran in this record, which has more than {MOST_WATCHED:,} questions. To see its watch: "
                 "suffice monitor TRACES --policy POLICY"
             )
-        return {"note": visible(note), "alarms": [], "tables": []}
-    alarms = produced.alarm_notes
+        return {"note": visible(note), "decision": "", "headline": "", "alarms": [], "tables": []}
+    alarms, (decision, headline) = produced.alarm_notes, produced.decided
     return {
         "note": "",
+        "decision": decision,
+        "headline": visible(headline),
         "alarms": [visible(alarm) for alarm in alarms],
         "tables": [
             {
@@ -494,7 +494,7 @@ def _watched(view: RecordView, candidate: NamedPolicy) -> dict[str, Any]:
                 "rows": [[visible(cell) for cell in row] for row in table.shown()],
                 "notes": [visible(note) for note in table.notes if note not in alarms],
             }
-            for table in produced.tables()
+            for table in produced.tables()[1:]
         ],
     }
 

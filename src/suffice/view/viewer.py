@@ -40,8 +40,6 @@ def assets() -> dict[str, bytes]:
 
 
 class Shown:
-    """The shown record, which is opened again when its files change."""
-
     def __init__(
         self,
         view: RecordView | None,
@@ -111,7 +109,6 @@ class Shown:
             self._busy.release()
 
     def _look(self) -> str:
-        """Return the names, sizes and times of the record's files."""
         if self._source is None:
             return ""
         place = self._source

@@ -41,8 +41,6 @@ _PENALTY = 1.0
 
 
 class _Held:
-    """Some signals of a record, read in one pass."""
-
     def __init__(self, measures: Measures, names: Sequence[str]) -> None:
         traces = measures.traces
         self.source = traces.origin.source

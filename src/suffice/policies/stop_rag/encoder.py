@@ -98,7 +98,6 @@ class Tokenizer:
         return [tokens for tokens, _ in self._pairs(asked, documents)]
 
     def _asked(self, question: str) -> tuple[str, bool]:
-        """Return the question up to its cut, and whether it was cut."""
         plain = self._plain(question)
         offsets = self._tokens([plain])["offset_mapping"][0]
         if len(offsets) <= self._question_room:
@@ -196,12 +195,10 @@ torch: Any = _Torch()
 
 
 def safetensors(framework: Literal["numpy", "torch"]) -> Any:
-    """Return the module of safetensors for a framework."""
     return require(f"safetensors.{framework}", extra="learn", purpose=PURPOSE)
 
 
 def read_tensors(framework: Literal["numpy", "torch"], data: bytes) -> dict[str, Any]:
-    """Return the tensors of a safetensors file."""
     errors = require("safetensors", extra="learn", purpose=PURPOSE)
     try:
         tensors: dict[str, Any] = safetensors(framework).load(data)
@@ -270,11 +267,9 @@ class TextEncoder:
 
     @property
     def device(self) -> Any:
-        """Its device."""
         return next(self.body.parameters()).device
 
     def window(self, asked: int | None, mode: Mode) -> int:
-        """Return the number of tokens to read at once."""
         if asked is not None and asked > self.limit:
             raise UsageError(
                 f"the encoder {self.name!r} reads at most {self.limit} tokens, not {asked}"
@@ -304,7 +299,6 @@ class TextEncoder:
         return frozen
 
     def batch(self, texts: Sequence[Tokens]) -> Batch:
-        """Return the texts as one padded batch."""
         device = self.device
 
         def padded(rows: Iterable[tuple[int, ...]], value: int) -> Any:
