@@ -117,7 +117,6 @@ def main(argv: Sequence[str] | None = None, *, app: App | None = None) -> int:
 
 
 def _run(words: Sequence[str], chosen: str, app: App | None, *, alone: bool) -> int:
-    """Parse the words and run; ``alone``: the process ends with the command."""
     if words[:1] == ["--version"]:
         put(f"suffice {VERSION}")
         return 0

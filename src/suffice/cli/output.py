@@ -145,7 +145,6 @@ def in_form(tables: Sequence[Table], form: str) -> str:
 
 
 def _width() -> int:
-    """Return the letters a line: the terminal's width, else that of tables."""
     from suffice.results.table import WIDTH
 
     return shutil.get_terminal_size((WIDTH, 24)).columns if on_terminal(sys.stdout) else WIDTH

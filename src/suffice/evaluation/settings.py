@@ -30,7 +30,6 @@ _MOST_THRESHOLDS = 200
 
 
 def threshold_grid(text: str) -> int | Literal["quantiles"]:
-    """Read ``quantiles``, or a whole number."""
     if text == "quantiles":
         return text  # type: ignore[return-value]
     try:
@@ -40,7 +39,6 @@ def threshold_grid(text: str) -> int | Literal["quantiles"]:
 
 
 def answer_choice(text: str) -> str:
-    """Return the text; refuse it if it names no choice of an answer."""
     AnswerChoice.parse(text)
     return text
 
@@ -154,8 +152,6 @@ def _refuse_own_choice(answer: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredSettings:
-    """The score and the cost of a comparison, and the draws of its intervals."""
-
     metric: ComparedBy = None
     f1_kind: F1 = "hotpotqa"
     cost: CostName = None
@@ -165,7 +161,6 @@ class ScoredSettings:
 
     @property
     def scored(self) -> dict[str, Any]:
-        """These settings by name, for a comparison alike."""
         return {one.name: getattr(self, one.name) for one in fields(ScoredSettings)}
 
 
@@ -204,8 +199,6 @@ class ComparisonSettings(ScoredSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedElsewhere:
-    """The command's option for :attr:`ComparisonSettings.fit_on`."""
-
     fit_on: Annotated[
         str | None,
         Option(

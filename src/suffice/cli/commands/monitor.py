@@ -87,7 +87,6 @@ def monitor(
 
 
 def _tell(production: Production, log: AlarmLog, *, printed: bool) -> None:
-    """Send every new alarm; an alarm that a web hook refuses waits for the next look."""
     for alarm in log.untold(production.alarms):
         try:
             log.tell(alarm)

@@ -175,7 +175,6 @@ def record(given: Given, options: RecordOptions, *, json: Json = False) -> int:
 
 
 def _recorded_on_ray(options: RecordOptions, address: str) -> RecordSummary:
-    """Have each worker record a shard; then try failed questions once more here."""
     if options.shard is not None:
         raise UsageError(
             "--ray already gives each worker its own shard; leave out --shard, or leave out --ray if "
@@ -258,7 +257,6 @@ def recorded(options: RecordOptions) -> RecordSummary:
 
 
 def _tell_cost(settings: LoopSettings, questions: int) -> None:
-    """Print a recording's number of calls before it starts, and what the record will lack."""
     if not questions:
         return
     if lacking := not_recorded(settings):
@@ -339,7 +337,6 @@ def probe(
 
 
 def _tell(plan: ProbePlan, *, missing_only: bool) -> None:
-    """Print the plan before probing: calls, rounds, and the questions left out."""
     for why, questions in plan.left_out.items():
         say(f"left out {counted(questions, 'question')} {why}")
     if plan.asked:

@@ -48,7 +48,6 @@ _FEWEST = 4
 
 
 def without_gaps(measures: Measures, who: str, f1_kind: F1Kind) -> tuple[Measures, str | None]:
-    """Leave out labeled questions with an unscored round, and say how many."""
     scored = measures.scores(f1_kind)
     gaps = (measures.traces.exists & np.isnan(scored.compared)).any(axis=1) & scored.labelled
     if not gaps.any():
@@ -129,7 +128,6 @@ def in_parts(measures: Measures, settings: ChoiceSettings) -> tuple[Measures, li
 
 
 def digest_of(traces: TraceSet) -> str:
-    """Return a hash of which questions these are, in any order."""
     return hashlib.sha256(np.sort(unit_keys(traces)).tobytes()).hexdigest()[:16]
 
 

@@ -143,7 +143,6 @@ class Choice(Tabular):
 
     @property
     def changes(self) -> tuple[CostChange, ...]:
-        """Every cost before and after, with one kind of tokens."""
         return self.changes_of(self.chosen)
 
     def changes_of(self, candidate: Candidate) -> tuple[CostChange, ...]:
@@ -152,7 +151,6 @@ class Choice(Tabular):
         return tuple(one for one in changes if one.name != "retrievals" or one.full is not None)
 
     def saved_by(self, candidate: Candidate) -> float | None:
-        """Return the saved share of the full budget's cost; ``None``: unknown."""
         both = self.measured_of(candidate), self._full_of(candidate)
         own, before = (one.costs.get(self.axis.name) for one in both)
         return None if own is None or not before else 1.0 - own / before
@@ -284,7 +282,6 @@ class Choice(Tabular):
         return ended if ended is not None and ended < 0.95 * self.result.max_rounds else None
 
     def answers(self) -> Mapping[str, tuple[str, str]]:
-        """Return a user's questions with their answers: in a few words, then with the figures."""
         return {
             "Does looping pay here?": self._looping(),
             "Which policy?": self._which(),

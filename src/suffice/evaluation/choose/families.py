@@ -51,7 +51,6 @@ class Family:
 def paid_by_rules(
     book: CostBook, axis: CostAxis, stops: RuleStops, reads: Sequence[CostReads], seen: Seen | None
 ) -> Array:
-    """Return the mean costs of members with these stops and ``reads``, (n_members,)."""
     paid = {kind: book.known(axis, kind) for kind in set(reads)}
     if seen is not None:
         paid = {kind: seen.paid(costs) for kind, costs in paid.items()}

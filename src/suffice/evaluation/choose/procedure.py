@@ -266,7 +266,6 @@ def _on_all(
 def _shown(
     ranked: Sequence[Ranked], chosen: Candidate, promised: Promised | None
 ) -> dict[str, Candidate]:
-    """The best of what was learned, for held-out questions; and what is guessed."""
     proven, guess = ((), None) if promised is None else (promised.proven, promised.guess)
     learned = [chosen, *proven]
     learned += [one.candidate for one in ranked if one.candidate.group != "fixed"]

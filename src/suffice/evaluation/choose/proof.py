@@ -90,7 +90,6 @@ class Path:
 def paths_of(
     record: Measures, cost: str, *, min_rounds: int = 1, own: Sequence[OwnPath] = ()
 ) -> Iterator[Path]:
-    """Yield the paths of a record's signals, and the user's own, without gold answers."""
     counts = budgets_below(int(max(record.ends.max(), 1)), min_rounds)
     fixed = [Step(f"round >= {count}", f"after round {count}") for count in counts]
 
@@ -420,7 +419,6 @@ class Along:
         return np.array(means)
 
     def cheapest(self, path: int, p_values: Array, promise: Promise, count: int) -> Proven | None:
-        """The cheapest of the first ``count`` hypotheses of a path, which are rejected."""
         saved = 1.0 - self.costs(path)[:count] / self.full_cost
         if not (saved > 0.0).any():
             return None
@@ -483,7 +481,6 @@ class Learned:
     full: int
 
     def cheapest(self, tested: OrderedTests, promise: Promise, count: int) -> Proven | None:
-        """Of the first ``count`` members tested the cheapest."""
         saved = 1.0 - self.prove.costs / self.prove.costs[self.full]
         passed = tested.order[:count]
         passed = passed[saved[passed] > 0.0]
@@ -513,7 +510,6 @@ def prove(
     *,
     level: float | None = None,
 ) -> tuple[Row, ...]:
-    """The cheapest policy proven to keep each promise, all of them together at one confidence."""
     parts = _divided(promises, promises[0].delta if level is None else level)
     chains = [
         [*_chains(along, learned, promise, part)]

@@ -27,8 +27,6 @@ _CALIBRATED = re.compile(r"calibrated\(\s*([A-Za-z_][A-Za-z0-9_]*)\s*\)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operand:
-    """The operand of a condition: a signal, or its calibrated value."""
-
     spec: SignalSpec
     calibrated: bool = False
     turned: bool = False
@@ -48,7 +46,6 @@ class Operand:
         return f"{self.text} {'<' if self._falls else '>'} {Number(float(threshold))}"
 
     def can_hold(self, threshold: float) -> bool:
-        """Return whether a value in range passes the threshold."""
         low, high = self._range
         return threshold > low if self._falls else threshold < high
 
@@ -67,12 +64,10 @@ class Operand:
         return ((self.spec.direction == "low") != self.turned) and not self.calibrated
 
     def values(self, columns: RuleColumns) -> Array:
-        """Return its values, (n_questions, n_rounds)."""
         return (columns.calibrations if self.calibrated else columns.signals)[self.spec.name]
 
 
 def operands_of(texts: Sequence[str], traces: TraceSet) -> tuple[Operand, ...]:
-    """Return the operands of texts as in a rule: ``name`` or ``calibrated(name)``."""
     operands = []
     for text in texts:
         match = _CALIBRATED.fullmatch(text)
@@ -178,7 +173,6 @@ def over_groups(groups: Sequence[Sequence[int]], most: int) -> Iterator[Formula]
 
 
 def enumerate_formulas(form: str, count: int) -> tuple[Formula, ...]:
-    """Return every formula of a form over ``count`` conditions, each used at most once."""
     if form not in _MOST:
         raise UsageError(unknown_name("form", form, _MOST))
     if not 1 <= count <= _MOST[form]:
@@ -243,7 +237,6 @@ def pack(fires: Mask) -> PackedConditions:
 def packed_conditions(
     conditions: Sequence[str], operands: Sequence[Operand], columns: RuleColumns
 ) -> PackedConditions:
-    """Return where each condition holds, packed one at a time."""
     specs = {operand.spec.name: operand.spec for operand in operands}
     nothing = pack(np.empty((0, *columns.shape), np.bool_))
     packed = (pack(rule_fires(text, specs, columns)[None]) for text in conditions)
@@ -294,7 +287,6 @@ def stop_rounds_of(
 def stop_rounds_of_formulas(
     packed: PackedConditions, formulas: Sequence[Formula], last: NDArray[np.int16]
 ) -> NDArray[np.int16]:
-    """Return stop rounds of formulas of any shapes, (n_formulas, n_questions)."""
     stops = np.empty((len(formulas), packed.n_questions), np.int16)
     shapes: dict[tuple[tuple[int, ...], int], list[int]] = {}
     for number, formula in enumerate(formulas):
@@ -334,8 +326,6 @@ class RuleStops:
     def of_formulas(
         cls, packed: PackedConditions, formulas: Sequence[Formula], last: Stops
     ) -> RuleStops:
-        """Return stop rounds of formulas; questions end at ``last`` (n_questions,)."""
-
         def compute(rules: NDArray[np.intp], rows: slice) -> Stops:
             some = [formulas[number] for number in rules.tolist()]
             return stop_rounds_of_formulas(packed.part(rows), some, last[rows])

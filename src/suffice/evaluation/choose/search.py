@@ -78,8 +78,6 @@ class ChosenThreshold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchedRule:
-    """A rule: its figures on eval, and its objective on tune."""
-
     rule: str
     metric: Metric = field(metadata=_ELSEWHERE)
     f1: float = field(metadata={"json": "{f1}"})
@@ -150,11 +148,9 @@ class SearchResult(Tabular):
 
     @property
     def listed(self) -> tuple[SearchedRule, ...]:
-        """The rules without duplicates: of rules with equal stops the first, and so the cheapest."""
         return tuple(rule for rule in self.rules if rule.like is None)
 
     def pick(self, number: int) -> SearchedRule:
-        """Return the rule of a number in the table, from 1."""
         listed = self.listed
         if not 1 <= number <= len(listed):
             raise UsageError(f"there is no rule {number}; the search lists 1 to {len(listed)}")
@@ -172,7 +168,6 @@ class SearchResult(Tabular):
         return naive / corrected if corrected > 0 else None
 
     def to_json(self, *, naive: bool = False) -> dict[str, Any]:
-        """Return the document of ``search --json``: strict JSON, null where undefined."""
         settings = self.settings
         document: dict[str, Any] = {
             "evaluated": self.evaluated,
@@ -205,7 +200,6 @@ class SearchResult(Tabular):
         return document
 
     def tables(self, *, top: int | None = None, naive: bool = False) -> tuple[Table, ...]:
-        """Return the first ``top`` rules (``None``: all) and the Pareto front."""
         settings, metric = self.settings, self.metric
         label = metric.label
         everywhere, beside = f"{label} [95%, all]", metric.beside

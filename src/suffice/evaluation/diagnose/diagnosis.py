@@ -103,7 +103,6 @@ def selective(
     sign: float = 1.0,
     units: NDArray[np.intp] | None = None,
 ) -> dict[str, Any]:
-    """Evaluate a confidence (n_questions,) of answers with scores ``em`` and ``f1``."""
     units = np.arange(len(confidence)) if units is None else units
     known = ~np.isnan(confidence)
     ordered = np.where(known, sign * confidence, -np.inf)
@@ -312,7 +311,6 @@ class Diagnosis(Tabular):
 
 
 def diagnosis(traces: Traces, settings: DiagnosisSettings) -> Diagnosis:
-    """Diagnose the signals, and replay the policies on the eval split, or on all questions."""
     measures = Measures.of(traces).by("f1")  # what a signal is worth is known by gold answers alone
     signals = diagnose(measures, settings)
     policies = settings.policies

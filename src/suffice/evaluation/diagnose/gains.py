@@ -120,7 +120,6 @@ def _out_of_fold(
 
 
 def shown(found: Mapping[str, Any]) -> list[str]:
-    """Return the signals whose correlation is shown after correction, the strongest first."""
     strong = {name: abs(row["z"]) for name, row in found["signals"].items() if row["z"] is not None}
     return sorted(
         (name for name, z in strong.items() if z > found["critical"]),
@@ -129,7 +128,6 @@ def shown(found: Mapping[str, Any]) -> list[str]:
 
 
 def gains_table(found: Mapping[str, Any]) -> Table:
-    """Return the table of correlations, the strongest first, and what it says."""
     rows = sorted(
         ({"signal": name, **row} for name, row in found["signals"].items()),
         key=lambda row: -abs(row["z"] or 0.0),

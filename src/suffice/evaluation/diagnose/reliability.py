@@ -92,7 +92,6 @@ def buckets(predicted: Array, right: Array, *, count: int = 5) -> tuple[Reliabil
 def reliability(
     policy: CalibratedPolicy, table: SignalTable, scored: Outcomes
 ) -> Sequence[Reliability]:
-    """Return the reliability of the policy's calibrated signals in rounds with labeled answers."""
     rounds = []
     for signal, calibrator in policy.calibrators.items():
         part = Calibrated.of(signal)

@@ -144,7 +144,6 @@ class ReportParts:
 def report_parts(
     traces: TraceSet | Measures, comparison: Comparison, settings: PartsSettings | None = None
 ) -> ReportParts:
-    """Compute the parts that the record allows, and the reasons why others are missing."""
     settings = settings or PartsSettings()
     result, compared = comparison.result, comparison.measures
     measures = Measures.of(traces).by(result.metric.name)
@@ -291,7 +290,6 @@ _UNKNOWN, _MOST_STORIES = -1.0, 500
 
 
 def _kinds(record: TraceSet, result: ReplayResult, scored: Outcomes) -> NDArray[np.int64]:
-    """Number questions by type and outcome, (n_questions,)."""
     adaptive = (policy for policy in result.policies if policy.adaptive)
     deciding = next(adaptive, None)
     rows = np.arange(record.n_questions)
@@ -331,7 +329,6 @@ def _stop(
 def stop_reason(
     policy: StopPolicy, stop: int, signals: Mapping[str, list[float]], record: QuestionRecord
 ) -> str:
-    """Say why a policy stops a question at a round, from its ``signals`` up to there."""
     loop = LoopView(record.question.text, record.rounds[:stop])
     decision = decide(policy, SignalTable.of_loop(loop, signals, record.question.id))
     if decision.stop:

@@ -123,7 +123,6 @@ class NamedPolicy:
 
     @property
     def hash(self) -> str:
-        """A hash of its decisions, independent of its name."""
         if self.policy is not None:
             return policy_hash(self.policy)
         return sha256(f"{self.kind}:{self.name}:{VERSION}".encode()).hexdigest()[:12]
@@ -148,7 +147,6 @@ def fixed_names(n_rounds: int, most: int = 20) -> tuple[str, ...]:
 
 
 def usual_names(n_rounds: int, metric: Metric) -> tuple[str, ...]:
-    """Return the default comparison: fixed budgets, the usual methods, the oracles of the metric."""
     oracles = (name for name in ORACLES if metric.against == _KNOWN_TO[name])
     return (*fixed_names(n_rounds), *USUAL_METHODS, *oracles)
 
@@ -177,7 +175,6 @@ def asked_policies(
     f1_kind: F1Kind = "hotpotqa",
     run: FitRun | None = None,
 ) -> list[AskedPolicy]:
-    """Return the policies of :func:`named_policies`, not yet fitted."""
     measures = Measures.of(traces)
     fit_measures = measures if fit_on is None else Measures.of(fit_on)
     fitted = partial(_fitted, measures, fit_measures, f1_kind, run)
@@ -195,7 +192,6 @@ def asked_policies(
 def runnable(
     asked: Sequence[AskedPolicy], measures: Measures, f1_kind: F1Kind
 ) -> tuple[list[NamedPolicy], dict[str, str]]:
-    """Return policies that can decide every question, and the reasons of the others."""
     built, left_out = [], {}
     for policy in asked:
         candidate, reason = attempt(partial(_built, policy, measures))
@@ -228,7 +224,6 @@ def _built(asked: AskedPolicy, measures: Measures) -> NamedPolicy:
 def measure_together(
     measures: Measures, candidates: Sequence[NamedPolicy], f1_kind: F1Kind
 ) -> None:
-    """Measure scores and the candidates' usual signals in one pass over the record."""
     specs = [
         spec
         for candidate in candidates

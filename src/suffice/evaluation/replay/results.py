@@ -264,7 +264,6 @@ class ReplayResult(Tabular):
         }
 
     def tables(self) -> tuple[Table, ...]:
-        """Return banners and tables: looping, policies, answer sets, censored questions."""
         giving = [policy for policy in self.policies if policy.sets is not None]
         notes = [*self._explained(), *self._legend(), *(f"Note: {note}" for note in self.notes)]
         described = [*self._columns()]
@@ -455,7 +454,6 @@ def _by_agreement(metric: Metric) -> str:
 
 
 def looping_verdict(policies: Sequence[PolicyResult]) -> str:
-    """Say which policies beat the best fixed budget at equal cost beyond their intervals."""
     compared = [(policy, against) for policy in policies for against in policy.against_fixed]
     above = [pair for pair in compared if pair[1].pays]
     below = [pair for pair in compared if pair[1].loses]

@@ -181,7 +181,6 @@ def replay(
     settings: ComparisonSettings,
     notes: Sequence[str] = (),
 ) -> ReplayResult:
-    """Score the candidates on every question of ``traces``, by the metric of their measures."""
     names = [candidate.name for candidate in candidates]
     if settings.baseline is None or settings.baseline not in names:
         raise UsageError(f"baseline {settings.baseline!r} is not among {', '.join(names)}")
