@@ -417,10 +417,10 @@ def _measured(
     bound = Bound(of=asked.loss, most=asked.max_loss or 0.0)
     losses = replace(half, units=None).losses(np.arange(len(members)), bound.of)
     both = np.stack([losses, kept.costs.T])  # (2, n_questions, n_members)
-    # a rule that tosses a coin is tested by its expected loss, as its choice did
-    own = heads * both[:, :, 2] + (1.0 - heads) * both[:, :, 3] if sides else both[:, :, 1]
-    tested = unit_means(own[0][:, None], kept.units)
-    columns = np.stack([plain(own[0], bound, half), own[1]], axis=1)
+    # a rule that tosses a coin is tested by its expected loss, as its choice did; its cost is as tossed
+    own = heads * both[0, :, 2] + (1.0 - heads) * both[0, :, 3] if sides else both[0, :, 1]
+    tested = unit_means(own[:, None], kept.units)
+    columns = np.stack([plain(own, bound, half), both[1, :, 1]], axis=1)
     means = unit_means(columns, kept.units)
     draws = resampled_means(means[:, :1], resamples=asked.resamples, seed=asked.seed)
     (lost, after), before = means.mean(axis=0).tolist(), float(half.costs[0])
