@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from suffice.contracts import ChatModel, Retriever, StopPolicy
 from suffice.live.answering import AskSettings
+from suffice.live.observing import Observer, QuestionEnded
 from suffice.serve.app import make_app
 from suffice.serve.service import Ground, Service
-from suffice.serve.under_way import Observer, QuestionEnded
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.records import Passage
 

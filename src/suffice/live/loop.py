@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from suffice.concurrency import at_once, settled
 from suffice.contracts import Action, Decision, StopPolicy, whole_text
@@ -35,6 +35,9 @@ from suffice.trace.rounds.records import (
     with_draft,
     without_answer,
 )
+
+if TYPE_CHECKING:
+    from suffice.live.observing import RoundEnded
 
 OWN_ID = "give every question its own id, or none to have one made"
 Probe = Callable[[LoopView], "Draft | str | Awaitable[Draft | str]"]
@@ -74,7 +77,8 @@ class Loop:
         self.reason: str = ""  # why it ended, or what the policy said last
         self._full = False
         self._last: Round | None = None
-        self._ticked = self._took = 0.0
+        self._began = self._ticked = self._took = 0.0
+        self._ran: list[RoundEnded] = []  # where anybody hears of the end
         self.spending: Spending | None = None  # whoever counts what the question costs
         if watch.budgets is not None:
             self.spending = Spending(watch.budgets, watch.window)
@@ -291,6 +295,14 @@ class Loop:
             said = replace(_UNASKED, reason=why)
         decision = self._settle(said, asked)
         self._ids.update(passage.id for passage in asked.passages or ())
+        if self._watch.observers:
+            from suffice.live.observing import RoundEnded
+
+            number, took_s = len(self._decisions), self._took
+            ran = RoundEnded(
+                number=number, round=asked, decision=decision, took_s=took_s, score=score
+            )
+            self._ran.append(ran)
         self._record(asked, score)
         return decision
 
@@ -484,7 +496,7 @@ class Loop:
         self._watch.under_way.add(self.question_id)
         self._watch.count("questions")
         self._phase = "open"
-        self._ticked = time.perf_counter()
+        self._began = self._ticked = time.perf_counter()
         return self
 
     def end(self, error: BaseException | None = None, *, mend: bool = True) -> bool:
@@ -530,6 +542,11 @@ class Loop:
             self._watch.complain()
         elif writer is not None and self._named:
             writer.release(self.question_id)
+        if self._watch.observers:
+            from suffice.live.observing import tell_of
+
+            took_s = time.perf_counter() - self._began
+            tell_of(self, self._watch, self._ran, took_s=took_s, whole=self._full)
 
     def _check_open(self) -> None:
         if self._phase == "new":

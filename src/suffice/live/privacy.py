@@ -93,7 +93,7 @@ class Privacy:
                 f"{place} was recorded with texts={before!r}; a record has one setting, else its texts and "
                 f"answers could not be compared; record with texts={before!r}, or into another folder"
             )
-        return None if texts == "all" or place is None else cls("no-texts")
+        return None if texts == "all" else cls("no-texts")
 
     def question(self, question: Question, gold: Gold) -> Veiled:
         return Veiled(self, question, gold)

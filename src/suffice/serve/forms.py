@@ -16,7 +16,7 @@ from suffice.contracts import Message
 from suffice.live.answering import Answered, Tokens
 from suffice.serve.guard import Refusal
 from suffice.serve.service import PREFIX, Served, Service, Wanted
-from suffice.serve.under_way import Endpoint, RoundEnded, Searching, Text, Told, UnderWay
+from suffice.serve.under_way import Searching, Text, Told, UnderWay
 from suffice.trace.rounds.records import Passage, Round
 
 _MOST_HEADER = 400  # letters of a value

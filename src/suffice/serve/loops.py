@@ -22,10 +22,10 @@ from pydantic_core import to_json
 from suffice.errors import DataError
 from suffice.live.answering import Tokens
 from suffice.live.loop import Loop
+from suffice.live.observing import QuestionEnded, RoundEnded
 from suffice.serve.decisions import AnswerParts, Decided, ObservedRound, observed, told_of
 from suffice.serve.guard import Body, Refusal, too_many
 from suffice.serve.service import Served, Service
-from suffice.serve.under_way import QuestionEnded, RoundEnded
 from suffice.trace.rounds.labels import Label
 from suffice.trace.rounds.records import StoppedBy
 from suffice.trace.values import MOST_INT16

@@ -16,6 +16,7 @@ from suffice.contracts import ChatModel, Encoder, Message, Retriever, StopPolicy
 from suffice.errors import SufficeError, UsageError, counted, unknown_name
 from suffice.live.answering import AskSettings, LiveLoop
 from suffice.live.loop import Loop
+from suffice.live.observing import Endpoint, Observer, QuestionEnded, tell
 from suffice.live.privacy import Texts
 from suffice.live.requirements import choose_policy
 from suffice.live.watch import Watch
@@ -25,7 +26,7 @@ from suffice.retrieval.retrievers import Retrieval
 from suffice.scoring import AnswerChoice
 from suffice.serve.guard import Refusal, too_many
 from suffice.serve.service_settings import LimitSettings, LoopSettings
-from suffice.serve.under_way import Endpoint, Observer, QuestionEnded, UnderWay
+from suffice.serve.under_way import UnderWay
 from suffice.trace.rounds.records import Question
 
 DEFAULT_POLICY = "default"
@@ -288,11 +289,7 @@ class Service:
         return under_way
 
     def tell(self, ended: QuestionEnded) -> None:
-        for observer in self.observers:
-            try:
-                observer.on(ended)
-            except Exception:  # noqa: BLE001
-                _LOG.exception("an observer failed")
+        tell(self.observers, ended)
 
     async def drain(self, seconds: float) -> bool:
         """Take no more questions and wait for those in progress; return whether all ended in time."""

@@ -15,8 +15,8 @@ from tests.serving import service
 from suffice.contracts import Action, Decision
 from suffice.datasets.otlp import read_otlp
 from suffice.live.answering import Tokens
-from suffice.serve.observers import Metrics, Spans
-from suffice.serve.under_way import QuestionEnded, RoundEnded
+from suffice.serve.observers import Metrics, SpanSender
+from suffice.live.observing import QuestionEnded, RoundEnded
 from suffice.trace.rounds.records import Passage, Round, Usage
 
 GO_ON = Decision(action=Action.CONTINUE, reason="", values={})
@@ -93,7 +93,7 @@ def exported(told: QuestionEnded, *, texts: bool, place: Path) -> tuple[Any, Pat
     encoder = pytest.importorskip("opentelemetry.exporter.otlp.proto.common.trace_encoder")
     as_dict = pytest.importorskip("google.protobuf.json_format").MessageToDict
     exporter = pytest.importorskip(IN_MEMORY).InMemorySpanExporter()
-    observer = Spans(exporter, texts=texts, at_once=True)
+    observer = SpanSender(exporter, texts=texts, at_once=True)
     observer.on(told)
     spans = exporter.get_finished_spans()
     document = as_dict(encoder.encode_spans(spans))
