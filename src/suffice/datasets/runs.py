@@ -59,9 +59,9 @@ class Search:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
-    """A score in [0, 1] of the open round's answer, and that answer."""
+    """A score in [0, 1] of the open round's answer, if any, and that answer."""
 
-    score: float
+    score: float | None
     answer: str | None = None
 
 
@@ -106,7 +106,10 @@ def read_run(
         rounds.append(_round(part, seen, answer if last else None, began))
         began = rounds[-1].time or began
     scores = {
-        number: noted.score for number, part in enumerate(opened, start=1) for noted in part.noted
+        number: noted.score
+        for number, part in enumerate(opened, start=1)
+        for noted in part.noted
+        if noted.score is not None
     }
     return tuple(rounds), scores
 

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from suffice.contracts import Message
 from suffice.live.answering import Answered, Tokens
+from suffice.live.observing import Endpoint, RoundEnded
 from suffice.serve.guard import Refusal
 from suffice.serve.service import PREFIX, Served, Service, Wanted
 from suffice.serve.under_way import Searching, Text, Told, UnderWay

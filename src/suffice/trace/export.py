@@ -205,7 +205,9 @@ def decision_of(
         "suffice.score": score,
         **{f"suffice.signal.{name}": value for name, value in values.items()},
     }
-    return Step(name=f"decide: {label}", start=at, end=at, attributes=known(attributes), events=events)
+    return Step(
+        name=f"decide: {label}", start=at, end=at, attributes=known(attributes), events=events
+    )
 
 
 def _document(passage: Passage) -> dict[str, Any]:
@@ -221,7 +223,10 @@ def _message(which: str, role: str, text: str | None) -> dict[str, str]:
         return {}
     text = _cut(text)
     parts = [{"role": role, "parts": [{"type": "text", "content": text}]}]
-    return {f"gen_ai.{which}.messages": json.dumps(parts, ensure_ascii=False), f"{which}.value": text}
+    return {
+        f"gen_ai.{which}.messages": json.dumps(parts, ensure_ascii=False),
+        f"{which}.value": text,
+    }
 
 
 def _cut(text: str) -> str:

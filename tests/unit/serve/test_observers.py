@@ -15,8 +15,8 @@ from tests.serving import service
 from suffice.contracts import Action, Decision
 from suffice.datasets.otlp import read_otlp
 from suffice.live.answering import Tokens
-from suffice.serve.observers import Metrics, SpanSender
 from suffice.live.observing import QuestionEnded, RoundEnded
+from suffice.serve.observers import Metrics, SpanSender
 from suffice.trace.rounds.records import Passage, Round, Usage
 
 GO_ON = Decision(action=Action.CONTINUE, reason="", values={})
@@ -112,7 +112,7 @@ def test_a_question_is_a_span_with_its_rounds_below(tmp_path: Path) -> None:
     told = ended()
     spans, file = exported(told, texts=True, place=tmp_path)
     assert [span.name for span in spans] == [
-        "retrieval", "chat qwen", "retrieval", "chat qwen", "invoke_agent"
+        *("retrieval", "chat qwen", "decide: go on") * 2, "invoke_agent"
     ]  # fmt: skip
     root, chat = spans[-1], spans[1]
     assert all(span.parent.span_id == root.context.span_id for span in spans[:-1])
@@ -125,7 +125,8 @@ def test_a_question_is_a_span_with_its_rounds_below(tmp_path: Path) -> None:
     assert record.question.text == SECRET
     assert [ran.query for ran in record.rounds] == [ran.round.query for ran in told.rounds]
     assert [ran.passages for ran in record.rounds] == [ran.round.passages for ran in told.rounds]
-    assert record.rounds[-1].answer == told.rounds[-1].round.answer
+    assert [ran.answer for ran in record.rounds] == ["Oslo", "Skien, Sonja says"]
+    assert (record.stopped_by, record.question.id) == ("policy", "t1")
 
 
 def test_spans_hold_no_text_unless_asked(tmp_path: Path) -> None:

@@ -1,0 +1,96 @@
+"""A watched loop whose spans go to a server of traces in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import suffice
+from suffice.trace.rounds.records import QuestionRecord
+
+FOUND = {"Bo": "Bo drew the plans.", "Ada": "Ada Marsh founded it.", "Ada Marsh": "In 1904."}
+LONGEST_S = 240
+
+
+@contextmanager
+def serving(folder: Path, path: str, *words: str, **environment: str) -> Iterator[str]:
+    """The URL of a server; ``PORT`` stands for its port."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    told = {name: value.replace("PORT", port) for name, value in environment.items()}
+    command = [sys.executable, *(word.replace("PORT", port) for word in words)]
+    url, until = f"http://127.0.0.1:{port}", time.monotonic() + LONGEST_S
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(
+            command, env={**os.environ, **told}, cwd=folder, stdout=log, stderr=log
+        )
+        try:
+            while True:
+                with suppress(OSError), urllib.request.urlopen(url + path, timeout=5):
+                    break
+                assert process.poll() is None, (folder / "log").read_text()
+                assert time.monotonic() < until, "the server did not start"
+                time.sleep(0.5)
+            yield url
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def watched(url: str, folder: Path, headers: dict[str, str] | None = None) -> QuestionRecord:
+    """The record of a loop that its policy stops; its spans are sent."""
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    provider = TracerProvider(shutdown_on_exit=False)
+    exporter = OTLPSpanExporter(f"{url}/v1/traces", headers=headers)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    settings: dict[str, Any] = {"mode": "live", "max_rounds": 5, "record": folder / "live.db"}
+    with suffice.Watch("answer_stable", spans=provider, **settings) as watch:
+        with watch.question("Who founded the observatory?", question_id="q1") as loop:
+            for number, (query, text) in enumerate((*FOUND.items(), ("none", "none"))):
+                if not loop.done:
+                    loop.observe(
+                        query=f"Who is {query}?",
+                        passages=[{"id": f"n{number}", "text": text, "score": 0.5}],
+                        answer="Bo" if number == 0 else "Ada Marsh",
+                        usage={"prompt_tokens": 100, "completion_tokens": 3},
+                    )
+    provider.shutdown()
+    (record,) = suffice.read(folder / "live.db").records()
+    return record
+
+
+def until_there(look: Callable[[], Any]) -> Any:
+    """What is found, once something is."""
+    until = time.monotonic() + LONGEST_S
+    while not (there := look()):
+        assert time.monotonic() < until, "the spans did not arrive"
+        time.sleep(0.5)
+    return there
+
+
+def check_the_same(file: Path, record: QuestionRecord) -> None:
+    """An export holds the question and the rounds of the record."""
+    suffice.traces.import_(file, file.parent / "imported", format="otlp")
+    (read,) = suffice.read(file.parent / "imported").records()
+    parts: list[Any] = [
+        (
+            (held.question.id, held.question.text, held.stopped_by, held.policy_hash),
+            [(one.query, one.answer, one.passages) for one in held.rounds],
+            [(one.usage.prompt_tokens, one.usage.completion_tokens) for one in held.rounds],
+        )
+        for held in (read, record)
+    ]
+    assert parts[0] == parts[1]
+    assert (len(read.rounds), read.stopped_by) == (3, "policy")
