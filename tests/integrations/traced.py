@@ -56,16 +56,16 @@ def watched(url: str, folder: Path, headers: dict[str, str] | None = None) -> Qu
     exporter = OTLPSpanExporter(f"{url}/v1/traces", headers=headers)
     provider.add_span_processor(BatchSpanProcessor(exporter))
     settings: dict[str, Any] = {"mode": "live", "max_rounds": 5, "record": folder / "live.db"}
-    with suffice.Watch("answer_stable", spans=provider, **settings) as watch:
-        with watch.question("Who founded the observatory?", question_id="q1") as loop:
-            for number, (query, text) in enumerate((*FOUND.items(), ("none", "none"))):
-                if not loop.done:
-                    loop.observe(
-                        query=f"Who is {query}?",
-                        passages=[{"id": f"n{number}", "text": text, "score": 0.5}],
-                        answer="Bo" if number == 0 else "Ada Marsh",
-                        usage={"prompt_tokens": 100, "completion_tokens": 3},
-                    )
+    watch = suffice.Watch("answer_stable", spans=provider, **settings)
+    with watch, watch.question("Who founded the observatory?", question_id="q1") as loop:
+        for number, (query, text) in enumerate((*FOUND.items(), ("none", "none"))):
+            if not loop.done:
+                loop.observe(
+                    query=f"Who is {query}?",
+                    passages=[{"id": f"n{number}", "text": text, "score": 0.5}],
+                    answer="Bo" if number == 0 else "Ada Marsh",
+                    usage={"prompt_tokens": 100, "completion_tokens": 3},
+                )
     provider.shutdown()
     (record,) = suffice.read(folder / "live.db").records()
     return record

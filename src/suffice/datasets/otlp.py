@@ -208,6 +208,7 @@ def _as_otlp(row: Row, values: Mapping[str, Any]) -> dict[str, Any]:
     held, attributes = {**child(values, "context"), **values}, child(values, "attributes")
     if "start_time_unix_nano" in values:
         attributes = {name: _value_of(value) for name, value in attributes.items()}
+    attributes = {"openinference.span.kind": held.get("span_kind"), **attributes}
     status = child(values, "status").get("code", values.get("status_code"))
     said: dict[str, Any] = {
         "spanId": held.get("span_id"),

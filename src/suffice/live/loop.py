@@ -543,10 +543,11 @@ class Loop:
         elif writer is not None and self._named:
             writer.release(self.question_id)
         if self._watch.observers:
-            from suffice.live.observing import tell_of
+            from suffice.live.observing import ended_of, tell
 
             took_s = time.perf_counter() - self._began
-            tell_of(self, self._watch, self._ran, took_s=took_s, whole=self._full)
+            ended = ended_of(self, self._watch, self._ran, took_s=took_s, whole=self._full)
+            tell(self._watch.observers, ended)
 
     def _check_open(self) -> None:
         if self._phase == "new":

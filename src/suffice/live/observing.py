@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -14,7 +14,7 @@ from suffice.contracts import Decision
 from suffice.errors import UsageError
 from suffice.live.answering import Tokens
 from suffice.live.privacy import Privacy
-from suffice.trace.export import OPERATION, Step, agent_attributes, decision_of, known, steps_of
+from suffice.trace.export import agent_attributes, decision_of, known, steps_of
 from suffice.trace.rounds.records import Gold, Question, Round, StoppedBy
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 Endpoint = Literal["chat", "responses", "decisions", "loops", "watch"]
 _LOG = logging.getLogger("suffice")
 _SECOND = 1_000_000_000
+_SAID = ("endpoint", "mode", "stopped_by", "would_stop", "whole", "declined")
+_TOKENS = ("prompt", "cached", "completion")  # not by GenAI's names: viewers would count them twice
 _LEAST_NS = 10_000  # of a round, so that stores of microseconds keep the order
 
 
@@ -50,7 +52,6 @@ class QuestionEnded:
     endpoint: Endpoint
     policy: str
     policy_hash: str | None
-    summary: str = ""
     mode: str = "live"
     model: str = ""
     text: str = field(repr=False)
@@ -86,37 +87,26 @@ def tell(observers: Iterable[Observer], ended: QuestionEnded) -> None:
             _LOG.exception("an observer failed")
 
 
-def tell_of(
-    loop: Loop, watch: Watching, ran: Sequence[RoundEnded], *, took_s: float, whole: bool
-) -> None:
-    """Tell the observers of a watch that a loop of it ended."""
+def ended_of(loop: Loop, watch: Watching, ran: Sequence[RoundEnded], **held: Any) -> QuestionEnded:
+    """Return the end of a watch's loop."""
     policy, spending = watch.policy, loop.spending
-    try:
-        facts = None if policy is None else policy.facts
-        named = () if policy is None else (policy.kind, policy.preset)
-        pairs = zip(ran, loop.rounds, strict=False)  # the last may have got its answer at the end
-        ended = QuestionEnded(
-            trace_id=loop.question_id,
-            endpoint="watch",
-            policy="-".join(filter(None, named)),
-            summary="" if facts is None else facts.summary,
-            policy_hash=loop.policy_hash,
-            mode=watch.mode,
-            text=loop.question,
-            answer=loop.answer,
-            rounds=tuple(replace(one, round=held) for one, held in pairs),
-            stopped_by=loop.stopped_by or "end",
-            reason=loop.reason,
-            whole=whole,
-            would_stop=loop.would_stop,
-            took_s=took_s,
-            tokens=Tokens.of(loop.rounds),
-            usd=None if spending is None else spending.usd,
-        )
-    except Exception:  # noqa: BLE001
-        _LOG.exception("no observer hears of a loop")
-    else:
-        tell(watch.observers, ended)
+    pairs = zip(ran, loop.rounds, strict=False)  # the last may have got its answer at the end
+    return QuestionEnded(
+        trace_id=loop.question_id,
+        endpoint="watch",
+        policy="" if policy is None else policy.facts.summary or policy.kind,
+        policy_hash=loop.policy_hash,
+        mode=watch.mode,
+        text=loop.question,
+        answer=loop.answer,
+        rounds=tuple(replace(one, round=round_) for one, round_ in pairs),
+        stopped_by=loop.stopped_by or "end",
+        reason=loop.reason,
+        would_stop=loop.would_stop,
+        tokens=Tokens.of(loop.rounds),
+        usd=None if spending is None else spending.usd,
+        **held,
+    )
 
 
 class Spans:
@@ -136,62 +126,47 @@ class Spans:
         root = self._tracer.start_span("invoke_agent", start_time=now)
         if not root.is_recording():
             return
-        within = self._api.set_span_in_context(root)
-        question, names = Question(id=ended.trace_id, text=ended.text), None
-        if self._privacy is not None:
-            names = self._privacy.question(question, Gold())
-            question = names.question
-        answer = ended.answer if names is None else None
+        within, privacy = self._api.set_span_in_context(root), self._privacy
+        question, answer = Question(id=ended.trace_id, text=ended.text), ended.answer
+        names = None if privacy is None else privacy.question(question, Gold())
+        if names is not None:
+            question, answer = names.question, None
+        common: dict[str, Any] = {
+            "suffice.policy": ended.policy,
+            "suffice.policy_hash": ended.policy_hash,
+        }
         for ran in ended.rounds:
             held = ran.round if names is None else names.named(ran.round)
             if ended.answer in (None, ran.round.answer):  # None: the latest
                 answer = held.answer
             began, now = now, max(now + _LEAST_NS, ran.at)
-            began = max(began, ran.at - int(ran.took_s * _SECOND))
-            for step in self._steps(ended, ran, held, min(began, now - _LEAST_NS), now):
+            began = min(max(began, ran.at - int(ran.took_s * _SECOND)), now - _LEAST_NS)
+            reason = ran.decision.reason if names is None else None
+            common["suffice.round"] = ran.number
+            for step in (
+                *steps_of(held, began, now, model=ended.model or None),
+                decision_of(ran.decision, held.answer, now, reason=reason, score=ran.score),
+            ):
+                attributes = known({**common, **step.attributes})
                 span = self._tracer.start_span(
-                    step.name, within, start_time=step.start, attributes=dict(step.attributes)
+                    step.name, within, start_time=step.start, attributes=attributes
                 )
                 for event in step.events:
                     span.add_event("gen_ai.evaluation.result", event, timestamp=step.end)
                 span.end(step.end)
-        root.set_attributes(agent_attributes(question.text, answer))
-        root.set_attributes(known(self._said(ended)))
-        if ended.error:
-            said = ended.error if names is None else None
-            root.set_status(self._api.Status(self._api.StatusCode.ERROR, said))
-        root.end(max(now, ended.at))
-
-    def _steps(
-        self, ended: QuestionEnded, ran: RoundEnded, held: Round, began: int, now: int
-    ) -> Iterator[Step]:
-        common = {"suffice.round": ran.number}
-        policy = {"suffice.policy": ended.policy, "suffice.policy_hash": ended.policy_hash}
-        for step in steps_of(held, began, now, model=ended.model or None):
-            yield step.with_attributes(common)
-        reason = None if self._privacy is not None else ran.decision.reason
-        step = decision_of(ran.decision, held.answer, now, reason=reason, score=ran.score)
-        yield step.with_attributes({**common, **known(policy)})
-
-    def _said(self, ended: QuestionEnded) -> dict[str, Any]:
-        tokens = ended.tokens
-        return {
-            OPERATION: "invoke_agent",
-            "gen_ai.request.model": ended.model or None,
-            "gen_ai.usage.input_tokens": tokens.prompt,
-            "gen_ai.usage.cache_read.input_tokens": tokens.cached,
-            "gen_ai.usage.output_tokens": tokens.completion,
+        said = {
+            **agent_attributes(question.text, answer),
+            **common,
+            "suffice.round": None,
             "suffice.question_id": ended.trace_id,
-            "suffice.endpoint": ended.endpoint,
-            "suffice.policy": ended.policy,
-            "suffice.policy_hash": ended.policy_hash,
-            "suffice.policy_summary": ended.summary or None,
-            "suffice.mode": ended.mode,
-            "suffice.rounds": len(ended.rounds),
-            "suffice.stopped_by": ended.stopped_by,
-            "suffice.reason": None if self._privacy is not None else ended.reason,
-            "suffice.whole": ended.whole or None,
-            "suffice.would_stop": ended.would_stop,
-            "suffice.declined": ended.declined,
+            **{f"suffice.{name}": getattr(ended, name) for name in _SAID},
+            **{f"suffice.{part}_tokens": getattr(ended.tokens, part) for part in _TOKENS},
             "suffice.cost_usd": ended.usd,
+            "suffice.rounds": len(ended.rounds),
+            "suffice.reason": ended.reason if names is None else None,
         }
+        root.set_attributes(known(said))
+        if ended.error:
+            told = ended.error if names is None else None
+            root.set_status(self._api.Status(self._api.StatusCode.ERROR, told))
+        root.end(max(now, ended.at))

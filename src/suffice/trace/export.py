@@ -130,9 +130,6 @@ class Step:
     attributes: Mapping[str, Any]
     events: Sequence[Mapping[str, Any]] = ()
 
-    def with_attributes(self, further: Mapping[str, Any]) -> Step:
-        return replace(self, attributes={**self.attributes, **further})
-
 
 def known(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes that have a value."""

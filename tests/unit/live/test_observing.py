@@ -21,7 +21,8 @@ def walk(provider: Any, **settings: Any) -> Any:
     with watch.question("Who founded it?") as loop:
         for answer in ANSWERS:
             if not loop.done:
-                loop.observe(answer=answer, query="founder", passages=["x" * 9_000], score=0.5)
+                passages = [f"{len(loop.rounds)}{'x' * 9_000}"]
+                loop.observe(answer=answer, query="founder", passages=passages, score=0.5)
     return loop
 
 

@@ -120,7 +120,7 @@ def test_a_question_is_a_span_with_its_rounds_below(tmp_path: Path) -> None:
     assert chat.attributes["gen_ai.operation.name"] == "chat"
     assert chat.attributes["gen_ai.request.model"] == "qwen"
     assert chat.attributes["gen_ai.usage.input_tokens"] == 100
-    assert root.attributes["gen_ai.usage.output_tokens"] == 14
+    assert root.attributes["suffice.completion_tokens"] == 14
     (record,) = read_otlp(file)
     assert record.question.text == SECRET
     assert [ran.query for ran in record.rounds] == [ran.round.query for ran in told.rounds]
