@@ -15,6 +15,7 @@ def test_a_stopped_loop_goes_to_mlflow_and_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    monkeypatch.setenv("MLFLOW_SERVER_ENABLE_JOB_EXECUTION", "false")
     import mlflow
 
     words = ("-m", "mlflow", "server", "--host", "127.0.0.1", "--port", "PORT")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -31,7 +32,12 @@ def serving(folder: Path, path: str, *words: str, **environment: str) -> Iterato
     url, until = f"http://127.0.0.1:{port}", time.monotonic() + LONGEST_S
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(
-            command, env={**os.environ, **told}, cwd=folder, stdout=log, stderr=log
+            command,
+            env={**os.environ, **told},
+            cwd=folder,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
         try:
             while True:
@@ -42,7 +48,7 @@ def serving(folder: Path, path: str, *words: str, **environment: str) -> Iterato
                 time.sleep(0.5)
             yield url
         finally:
-            process.terminate()
+            os.killpg(process.pid, signal.SIGTERM)  # with the processes that it began
             process.wait(30)
 
 

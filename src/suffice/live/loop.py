@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -546,7 +547,7 @@ class Loop:
             from suffice.live.observing import ended_of, tell
 
             took_s = time.perf_counter() - self._began
-            ended = ended_of(self, self._watch, self._ran, took_s=took_s, whole=self._full)
+            ended = partial(ended_of, self, self._watch, self._ran, took_s, self._full)
             tell(self._watch.observers, ended)
 
     def _check_open(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -26,7 +26,7 @@ _LOG = logging.getLogger("suffice")
 _SECOND = 1_000_000_000
 _SAID = ("endpoint", "mode", "stopped_by", "would_stop", "whole", "declined")
 _TOKENS = ("prompt", "cached", "completion")  # not by GenAI's names: viewers would count them twice
-_LEAST_NS = 10_000  # of a round, so that stores of microseconds keep the order
+_LEAST_NS = 1_000_000  # of a span, since viewers order them by milliseconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,15 +79,21 @@ class Observer(Protocol):
     def on(self, ended: QuestionEnded) -> None: ...
 
 
-def tell(observers: Iterable[Observer], ended: QuestionEnded) -> None:
+def tell(observers: Iterable[Observer], ended: Callable[[], QuestionEnded]) -> None:
     for observer in observers:
         try:
-            observer.on(ended)
+            observer.on(ended())
         except Exception:  # noqa: BLE001
             _LOG.exception("an observer failed")
 
 
-def ended_of(loop: Loop, watch: Watching, ran: Sequence[RoundEnded], **held: Any) -> QuestionEnded:
+def ended_of(
+    loop: Loop,
+    watch: Watching,
+    ran: Sequence[RoundEnded],
+    took_s: float,
+    whole: bool,  # noqa: FBT001
+) -> QuestionEnded:
     """Return the end of a watch's loop."""
     policy, spending = watch.policy, loop.spending
     pairs = zip(ran, loop.rounds, strict=False)  # the last may have got its answer at the end
@@ -105,7 +111,8 @@ def ended_of(loop: Loop, watch: Watching, ran: Sequence[RoundEnded], **held: Any
         would_stop=loop.would_stop,
         tokens=Tokens.of(loop.rounds),
         usd=None if spending is None else spending.usd,
-        **held,
+        took_s=took_s,
+        whole=whole,
     )
 
 
@@ -139,13 +146,14 @@ class Spans:
             held = ran.round if names is None else names.named(ran.round)
             if ended.answer in (None, ran.round.answer):  # None: the latest
                 answer = held.answer
-            began, now = now, max(now + _LEAST_NS, ran.at)
-            began = min(max(began, ran.at - int(ran.took_s * _SECOND)), now - _LEAST_NS)
+            began, now = now, max(now + 3 * _LEAST_NS, ran.at)
+            began = min(max(began, ran.at - int(ran.took_s * _SECOND)), now - 3 * _LEAST_NS)
+            over = now - _LEAST_NS
             reason = ran.decision.reason if names is None else None
             common["suffice.round"] = ran.number
             for step in (
-                *steps_of(held, began, now, model=ended.model or None),
-                decision_of(ran.decision, held.answer, now, reason=reason, score=ran.score),
+                *steps_of(held, began, over, model=ended.model or None),
+                decision_of(ran.decision, held.answer, (over, now), reason, ran.score),
             ):
                 attributes = known({**common, **step.attributes})
                 span = self._tracer.start_span(

@@ -289,7 +289,7 @@ class Service:
         return under_way
 
     def tell(self, ended: QuestionEnded) -> None:
-        tell(self.observers, ended)
+        tell(self.observers, lambda: ended)
 
     async def drain(self, seconds: float) -> bool:
         """Take no more questions and wait for those in progress; return whether all ended in time."""

@@ -169,7 +169,11 @@ def steps_of(round_: Round, began: int, ended: int, *, model: str | None) -> Ite
 
 
 def decision_of(
-    decision: Decision, answer: str | None, at: int, *, reason: str | None, score: float | None
+    decision: Decision,
+    answer: str | None,
+    when: tuple[int, int],
+    reason: str | None,
+    score: float | None,
 ) -> Step:
     """Return the decision after a round as the evaluation of what the loop has so far."""
     values = {name: v for name, v in decision.values.items() if v is not None and math.isfinite(v)}
@@ -202,9 +206,8 @@ def decision_of(
         "suffice.score": score,
         **{f"suffice.signal.{name}": value for name, value in values.items()},
     }
-    return Step(
-        name=f"decide: {label}", start=at, end=at, attributes=known(attributes), events=events
-    )
+    name, (start, end) = f"decide: {label}", when
+    return Step(name=name, start=start, end=end, attributes=known(attributes), events=events)
 
 
 def _document(passage: Passage) -> dict[str, Any]:
