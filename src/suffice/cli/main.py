@@ -80,8 +80,6 @@ def build_app(chosen: str = "") -> App:
 
 
 class _NoPandas:
-    """Finds no pandas."""
-
     @staticmethod
     def find_spec(name: str, *_: object) -> None:
         if name == "pandas":
@@ -120,7 +118,6 @@ def main(argv: Sequence[str] | None = None, *, app: App | None = None) -> int:
 
 
 def _run(words: Sequence[str], chosen: str, app: App | None, *, alone: bool) -> int:
-    """Parse the words and run; ``alone``: the process ends with the command."""
     if words[:1] == ["--version"]:
         put(f"suffice {VERSION}")
         return 0

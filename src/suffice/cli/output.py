@@ -148,7 +148,6 @@ def in_form(tables: Sequence[Table], form: str) -> str:
 
 
 def _width() -> int:
-    """Return the letters a line: the terminal's width, else that of tables."""
     from suffice.results.table import WIDTH
 
     return shutil.get_terminal_size((WIDTH, 24)).columns if on_terminal(sys.stdout) else WIDTH
@@ -215,7 +214,6 @@ def _clear() -> None:
 
 
 def _rewrite(text: str) -> None:
-    """Replace the last line on a terminal; print a new line elsewhere."""
     global _rewritten  # noqa: PLW0603
     with _LINE:
         if not on_terminal(sys.stderr):

@@ -40,8 +40,6 @@ _ARGUMENTS, _OPTIONS = Group("Arguments", sort_key=0), Group("Options", sort_key
 
 
 class _Unframed:
-    """A formatter of help without frames."""
-
     def __call__(self, console: Any, options: Any, panel: Any) -> None:
         from cyclopts.help import DefaultFormatter, PanelSpec
         from rich.box import Box
@@ -123,7 +121,6 @@ def command(*more: FieldOption) -> Callable[[Command], Command]:
 
 
 def _value(option: FieldOption, said: Any) -> Any:
-    """Read an option's value; a flag that is typed reverses its default."""
     if option.type is bool:
         return option.default is not True
     several = said if isinstance(said, list | tuple) else [said]
@@ -203,7 +200,6 @@ def run(app: App, words: Sequence[str]) -> int:
 
 
 def _refusal(error: CycloptsError, app: App) -> str:
-    """Say what is wrong, and which command lists the options."""
     error.verbose = False  # else it names the function in the source
     said = str(error).strip()
     typed = " ".join([app.name[0], *(error.command_chain or ())])
@@ -393,7 +389,6 @@ def annotated_option(
 
 
 def _fields(settings: type, group: str = "") -> Iterator[tuple[str, Any, FieldOption | None]]:
-    """Yield the fields with their annotations and options."""
     annotations = annotations_of(settings)
     for base in settings.__mro__[1:-1]:
         # a subclass that only states another default keeps the option

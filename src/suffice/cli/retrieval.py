@@ -120,7 +120,6 @@ class RetrievalOptions(RankingSettings):
         return retrieval, encoder
 
     def _check(self) -> None:
-        """Refuse options that exclude each other, before any model is loaded."""
         name, encoder = without_credentials(self.retriever), self.encoder
         if self.retriever not in RETRIEVERS and not is_own(self.retriever):
             raise UsageError(unknown_name("retriever", name, (*RETRIEVERS, *FORMS)))

@@ -265,7 +265,6 @@ def _span(row: Row, values: Mapping[str, Any]) -> _Span:
 
 
 def _nanoseconds(row: Row, span: str, value: Any) -> int:
-    """Return a time, which JSON holds as text since it is too long for a number there."""
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,19}", value):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < _MOST_NS:
@@ -300,7 +299,6 @@ def _value(row: Row, span: str, value: Any, depth: int = 0) -> Any:
 
 # --- trees ------------------------------------------------------------------------------------------
 def _roots(spans: Mapping[tuple[str, str], _Span], file: str) -> list[_Span]:
-    """Return the outermost spans of agents, in the order of their start."""
     tops: list[_Span] = []
     for span in spans.values():
         parent = spans.get((span.trace, span.parent))
@@ -348,13 +346,11 @@ def _is_asked(span: _Span) -> bool:
 
 # --- what was said ----------------------------------------------------------------------------------
 def _unwrapped(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a message; LangChain's own forms hold it one level below."""
     inner = (message[name] for name in ("kwargs", "data") if isinstance(message.get(name), dict))
     return next(inner, message)
 
 
 def _said(value: Any, roles: Sequence[str]) -> str | None:
-    """Return the text of a value: plain, the last message of a role, or under an object's usual name."""
     for _ in range(_DEEPEST):
         if isinstance(value, str):
             whole = loaded(value)
@@ -428,7 +424,6 @@ def _question(root: _Span, name: str) -> QuestionRecord:
 
 
 def _in_order(root: _Span) -> list[tuple[_Span, _Span | None]]:
-    """Return searches and calls of an agent by start, each with the search around it."""
     found: list[tuple[_Span, _Span | None]] = []
     waiting: list[tuple[_Span, _Span | None]] = [(child, None) for child in root.children]
     while waiting:
@@ -456,7 +451,6 @@ def _call(span: _Span, *, within: bool) -> Call:
 
 
 def _search(span: _Span, *, joined: bool) -> Search:
-    """Return a search with all documents found inside it."""
     inside = [inner for inner in span.below() if inner is span or inner.kind == "search"]
     passages = [passage for inner in inside for passage in _documents(inner)]
     result = span.first("gen_ai.tool.call.result", "output.value")
@@ -477,7 +471,6 @@ def _search(span: _Span, *, joined: bool) -> Search:
 
 
 def _documents(span: _Span) -> list[Passage]:
-    """Return documents of either convention; note values that are no documents."""
     stated = span.attributes.get(DOCUMENTS)
     documents = loaded(stated) if isinstance(stated, str) else stated
     if documents is None:

@@ -151,7 +151,6 @@ def _round(part: _Open, seen: set[str], answer: str | None, began: datetime | No
 def _usage(
     part: _Open, answering: Call | None, began: datetime | None, ended: datetime | None
 ) -> Usage:
-    """Sum tokens over the calls that report them."""
     seconds = (ended - began).total_seconds() if began is not None and ended is not None else None
     names = ("prompt_tokens", "cached_tokens", "completion_tokens")
     return Usage(
@@ -347,14 +346,12 @@ def _records(row: Row) -> Iterator[QuestionRecord]:
 
 
 def _asks(step: Row) -> bool:
-    """Whether it requests more than to submit its answer."""
     names = [tool.get("function_name") for tool in children(step.values, "tool_calls")]
     observed = bool(step.values.get("observation"))
     return any(name not in ANSWERING for name in names) if names else observed
 
 
 def _answer(step: Row) -> str:
-    """Return the answer submitted by a tool, else the message."""
     for tool in children(step.values, "tool_calls"):
         handed = query_of(tool.get("arguments"))
         if tool.get("function_name") in ANSWERING and handed is not None:
@@ -363,7 +360,6 @@ def _answer(step: Row) -> str:
 
 
 def _parts(step: Row) -> Iterator[Step]:
-    """Return its model calls and its results, each with its tool call."""
     if step.values.get("llm_call_count") != 0:
         yield _call(step)
     tools = {str(tool.get("tool_call_id")): tool for tool in children(step.values, "tool_calls")}

@@ -318,7 +318,6 @@ class Loop:
         return self._settle(last, rounds[-1])
 
     def _decide(self, finished: Round) -> Decision:
-        """Return the policy's decision; if it fails, take the round back."""
         before, policy = self._growing.view, self._watch.policy
         try:
             for name, value in self._growing.observe(finished).items():
@@ -336,7 +335,6 @@ class Loop:
             raise
 
     def _check_inputs(self, policy: StopPolicy, view: LoopView) -> None:
-        """Warn in the first round of signals that this loop does not give."""
         seen = self._watch.lacking
         undefined = [
             spec
@@ -350,7 +348,6 @@ class Loop:
             warnings.warn(said, SufficeWarning, stacklevel=5)
 
     def _settle(self, said: Decision, asked: Round) -> Decision:
-        """Keep the policy's decision; return it as mode and budgets change it."""
         self._decisions.append(said)
         if self.spending is not None:
             self.spending.add_round(asked.usage)
@@ -390,7 +387,6 @@ class Loop:
 
     @property
     def _stops(self) -> bool:
-        """Whether the policy's stop ends the loop."""
         return self._watch.mode == "live" and not self.explored
 
     def _after_the_end(self, asked: Round, score: float | None) -> Decision:
@@ -579,7 +575,6 @@ def _budget(decision: Decision, why: str) -> Decision:
 
 
 def _draft_of(given: Any, begun: float) -> Draft:
-    """Return a probe's answer with its seconds; refuse one that no round can hold."""
     draft = Draft(given) if isinstance(given, str) else given
     if not isinstance(draft, Draft):
         raise DataError(f"it gave {given!r:.60}, and a suffice.Draft or a text was wanted")

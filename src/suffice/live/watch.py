@@ -167,7 +167,9 @@ class Watch:
         if spans is not False and spans is not None:
             from suffice.live.observing import Spans
 
-            watching.observers = (Spans(None if spans is True else spans, watching.privacy),)
+            if not callable(getattr(spans, "on", None)):  # else the service's own observer
+                spans = Spans(None if spans is True else spans, watching.privacy)
+            watching.observers = (spans,)
         if place is not None:
             document = self._document(answer, run or {})
             watching.writer = LoopRecord(place, document, durable=durable)
@@ -317,6 +319,5 @@ class Watch:
 
 
 def _left_behind(writer: LoopRecord) -> None:
-    """Close the record of an unclosed watch, once its last loop is gone."""
     if not writer.closed and (said := ended(writer)):
         warnings.warn(said, SufficeWarning, stacklevel=2)

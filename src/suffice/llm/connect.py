@@ -174,7 +174,6 @@ class KeptReplies(CachedModel):
 
 
 def _rows(database: sqlite3.Connection, key: str, n: int) -> list[_Row]:
-    """Return the samples 0, 1, ... stored without a gap, at most ``n``."""
     rows = database.execute(
         "SELECT sample, call, completion FROM samples WHERE key = ? AND sample < ? ORDER BY sample",
         (key, n),
@@ -192,7 +191,6 @@ def _reply(database: sqlite3.Connection, rows: list[_Row]) -> Generation:
 
 
 def _write(database: sqlite3.Connection, key: str, first: int, drawn: Generation) -> None:
-    """Store the samples that nobody stored before."""
     cost = {"model": drawn.model} | {name: getattr(drawn, name) for name in _COUNTS}
     call = database.execute("INSERT INTO calls (cost) VALUES (?)", (json.dumps(cost),)).lastrowid
     kept = 0

@@ -187,8 +187,6 @@ class _Replica:
 
 @dataclass(slots=True)
 class _Replicas:
-    """Hold all replicas and the queue for them."""
-
     all: list[_Replica] = field(default_factory=list)
     free: threading.Condition = field(default_factory=threading.Condition)
 

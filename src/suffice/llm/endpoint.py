@@ -90,7 +90,6 @@ class OpenAISettings:
 
 
 def _parts(url: str) -> tuple[str, str, Mapping[str, str]]:
-    """Split a base URL into its shown form, its request form, and its secret query."""
     shown = without_credentials(url)
     try:
         parts = urlsplit(url)
@@ -270,7 +269,6 @@ class Endpoint:
         return bool(state.attempt_number > retries)
 
     def _reply(self, send: Send, model: str, events: EventReply | None) -> object:
-        """Return the JSON of one attempt's reply."""
         if events is not None:
             events.begin()
         client = self._clients.setdefault(os.getpid(), Once(self._new_client))()
@@ -303,7 +301,6 @@ class Endpoint:
     async def _content(
         self, opening: AbstractAsyncContextManager[Any], events: EventReply | None, cut: _Cut
     ) -> bytes:
-        """Return a whole reply, within its time and size; a slow trickle counts as late."""
         most, content = self._settings.max_reply_bytes, bytearray()
         with self._anyio.fail_after(self._settings.timeout_s) as scope:
             cut.ends(scope)
@@ -321,7 +318,6 @@ class Endpoint:
 
 
 def _asked_for_too_much(failure: NoReply) -> NoReply:
-    """Return the error for a server that demands a longer pause than allowed."""
     seconds = failure.pause_s
     try:
         until = datetime.now(UTC) + timedelta(seconds=seconds)
@@ -424,7 +420,6 @@ class EndpointEncoder(Closable):
 
 
 def _unit(payload: object, n: int, source: str) -> NDArray[np.float32]:
-    """Return a reply's vectors in the order of the texts, scaled to length 1."""
     import numpy as np
 
     try:

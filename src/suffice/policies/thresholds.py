@@ -102,7 +102,6 @@ class OpenRule:
         return replace(score, threshold=self.shortest(score.threshold))
 
     def _values(self, operand: Operand) -> Array | None:
-        """Return an operand's values in recorded rounds, and its bounds."""
         exists = self.data.table.exists
         match operand:
             case SignalRef(name):

@@ -70,7 +70,6 @@ class Tabular:
         return f"<{type(self).__name__}: {', '.join(t.name for t in self.tables() if t.columns)}>"
 
     def _repr_html_(self) -> Html:
-        """Return what a notebook shows."""
         return join(_first_rows(table).html() for table in self.tables())
 
 

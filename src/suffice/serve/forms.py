@@ -109,7 +109,6 @@ def conversation_of(
 
 
 def _text_of(content: str | list[Part] | None, where: str, kinds: tuple[str, ...]) -> str:
-    """Return a message's text; refuse parts of other types."""
     if isinstance(content, str):
         return content
     for part in content or [Part()]:

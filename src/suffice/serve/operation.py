@@ -187,7 +187,6 @@ class _Watching:
             await asyncio.sleep(self._settings.seconds)
 
     def _look(self) -> None:
-        """Read the new questions of every policy; log a problem once, and try again next time."""
         problem = ""
         for name, served in self._policies.items():
             try:

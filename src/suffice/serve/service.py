@@ -178,7 +178,7 @@ class Service:
                 live = live.with_models(ground.encoder, ground.retrieval, notes.append)
             policy = chosen.policy if live is None else live.policy
             file = PolicyFile(policy, chosen.max_rounds)
-            follows = self._following(file)
+            follows = self._following(file, name)
             watch = follows
             if ground is not None and live is not None:
                 watch = self._answering(name, live, ground)
@@ -200,7 +200,6 @@ class Service:
         )
 
     def _explored(self, policy: StopPolicy, budget: int | None) -> float:
-        """Return the share that explores: 0 where the policy never stops before the budget."""
         return self._explore if budget is None or policy.facts.earliest < budget else 0.0
 
     def _answering(self, name: str, live: LiveLoop, ground: Ground) -> Watch:
@@ -221,7 +220,7 @@ class Service:
             run=run,
         )
 
-    def _following(self, file: PolicyFile) -> Watch:
+    def _following(self, file: PolicyFile, name: str) -> Watch:
         mode = self.loops.mode
         return self._watch(
             file,
@@ -229,6 +228,7 @@ class Service:
             explore=0.0 if mode == "shadow" else self._explored(file.policy, file.max_rounds),
             answer="latest" if self.ground is None else self.ground.settings.choose,
             run={"pipeline": "over HTTP"},
+            spans=_Follower(self, name),
         )
 
     def _watch(self, policy: StopPolicy | PolicyFile, **settings: Any) -> Watch:
@@ -304,6 +304,17 @@ class Service:
         self.ready = False
         for watch in self._watches:
             watch.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Follower:
+    """Passes on what ends in clients' loops."""
+
+    service: Service
+    policy: str
+
+    def on(self, ended: QuestionEnded) -> None:
+        self.service.tell(replace(ended, endpoint="loops", policy=self.policy))
 
 
 def _for_request(live: LiveLoop, wanted: Wanted) -> LiveLoop:

@@ -165,7 +165,6 @@ class UnderWay:
             self._here.call_soon_threadsafe(self._told.put_nowait, told)
 
     def _run(self) -> None:
-        """Answer the question; in every case free the place, then tell whoever waits."""
         told: Answered | Refusal = refusal_of(InternalError())
         try:
             told = self._answer()

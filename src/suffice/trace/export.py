@@ -7,10 +7,10 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import pyarrow.compute as pc
 
@@ -68,7 +68,6 @@ def export_traces(
 
 
 def _export_store(path: str | Path, folder: Path) -> Written:
-    """Add questions that ended since the last export, one file per run, and all labels."""
     stores = stores_at(Path(path))
     if not stores:
         what = "no database of live loops" if Path(path).exists() else "no such file or folder"
@@ -120,8 +119,7 @@ _SHORT = 200  # letters of a passage among others
 _MOST_NUMBERED = 25  # a span has 128 attributes unless its user allows more
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(NamedTuple):
     """A future span: start and end are nanoseconds since 1970; ``events`` are results of evaluations."""
 
     name: str
@@ -179,31 +177,21 @@ def decision_of(
     values = {name: v for name, v in decision.values.items() if v is not None and math.isfinite(v)}
     numbers = ", ".join(f"{name} {value:g}" for name, value in values.items())
     label, why = "stop" if decision.stop else "go on", _cut(reason or numbers)
-    said = {"stop": (float(decision.stop), label, why)}
-    said |= {"confidence": (decision.confidence, None, None), "score": (score, None, None)}
-    events = [
-        known(
-            {
-                "gen_ai.evaluation.name": f"suffice.{name}",
-                "gen_ai.evaluation.score.value": value,
-                "gen_ai.evaluation.score.label": called,
-                "gen_ai.evaluation.explanation": explained,
-            }
-        )
-        for name, (value, called, explained) in said.items()
-        if value is not None
-    ]
+    named = "gen_ai.evaluation.name", "gen_ai.evaluation.score.value"
+    told = {"gen_ai.evaluation.score.label": label, "gen_ai.evaluation.explanation": why}
+    stop = {named[0]: "suffice.stop", named[1]: float(decision.stop), **told}
+    further = {"suffice.confidence": decision.confidence, "suffice.score": score}
+    events = [stop, *(dict(zip(named, pair, strict=True)) for pair in known(further).items())]
     attributes = {
         KIND: "EVALUATOR",
-        **events[0],
+        **stop,
+        **further,
         "input.value": json.dumps(values),
         "input.mime_type": "application/json",
         "output.value": f"{label}: {why}",
         "suffice.decision": label,
         "suffice.answer": None if answer is None else _cut(answer),
         "suffice.stopped_by": decision.stopped_by,
-        "suffice.confidence": decision.confidence,
-        "suffice.score": score,
         **{f"suffice.signal.{name}": value for name, value in values.items()},
     }
     name, (start, end) = f"decide: {label}", when
@@ -211,7 +199,6 @@ def decision_of(
 
 
 def _document(passage: Passage) -> dict[str, Any]:
-    """Return a passage with its text as ``content``, as other exporters do."""
     held = as_document(passage).items()
     texts = {name: _cut(value) if isinstance(value, str) else value for name, value in held}
     return {"content" if name == "text" else name: value for name, value in texts.items()}
@@ -223,10 +210,8 @@ def _message(which: str, role: str, text: str | None) -> dict[str, str]:
         return {}
     text = _cut(text)
     parts = [{"role": role, "parts": [{"type": "text", "content": text}]}]
-    return {
-        f"gen_ai.{which}.messages": json.dumps(parts, ensure_ascii=False),
-        f"{which}.value": text,
-    }
+    said = json.dumps(parts, ensure_ascii=False)
+    return {f"gen_ai.{which}.messages": said, f"{which}.value": text}
 
 
 def _cut(text: str) -> str:

@@ -111,7 +111,6 @@ class Shown:
             self._busy.release()
 
     def _look(self) -> str:
-        """Return the names, sizes and times of the record's files."""
         if self._source is None:
             return ""
         place = self._source
@@ -249,7 +248,6 @@ def write_bundle(view: RecordView, folder: Path) -> list[str]:
 
 
 def _written(view: RecordView, folder: Path) -> int:
-    """Write the bundle's files; return the number of its questions."""
     data = folder / "data"
     data.mkdir(parents=True)
     step = -(-view.n_questions // MOST_ROWS)

@@ -134,7 +134,6 @@ def _command(method: Method) -> Command:
 
 
 def _print_line(line: str) -> None:
-    """Print a rule or a command in one line, and all else in lines that fit, below its topic."""
     about, _, said = line.partition(" ")
     text = said.lstrip()
     if about in ("rule", "use"):

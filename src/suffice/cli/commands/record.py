@@ -258,7 +258,6 @@ def recorded(options: RecordOptions) -> RecordSummary:
 
 
 def _tell_cost(settings: LoopSettings, questions: int) -> None:
-    """Print a recording's number of calls before it starts, and what the record will lack."""
     if not questions:
         return
     if lacking := not_recorded(settings):
@@ -339,7 +338,6 @@ def probe(
 
 
 def _tell(plan: ProbePlan, *, missing_only: bool) -> None:
-    """Print the plan before probing: calls, rounds, and the questions left out."""
     for why, questions in plan.left_out.items():
         say(f"left out {counted(questions, 'question')} {why}")
     if plan.asked:

@@ -219,7 +219,6 @@ def demo(
 
 
 def _short(comparison: Comparison) -> Table:
-    """Return a short table of the policies without oracles."""
     result = comparison.result
     wanted = ("policy", "f1", "mean_rounds", "llm_calls", "evaluated_tokens", "delta_f1")
     table = result.table.picked(*(c.name for c in result.table.columns if c.name in wanted))

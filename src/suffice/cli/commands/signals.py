@@ -195,7 +195,6 @@ def _progress() -> Callable[[Asked], None]:
 
 
 def _ended(who: str, replies: Replies[Any], written: str) -> int:
-    """Print how many rounds a model left without a value; return the exit code."""
     if not (replies.failures or replies.left or replies.interrupted):
         return 0
     if replies.failures:
