@@ -98,7 +98,7 @@ CostName = Annotated[
 Policies = Annotated[
     tuple["Wanted", ...],
     _policies(
-        "a policy file, fixed-K, oracle-em, oracle-f1, closed-book (round 0) or a method's name. "
+        "a policy file, fixed-K, oracle-em, -f1, -score, closed-book (round 0) or a method's name. "
         "NAME: as in the paper; NAME-corrected: our corrected version. Repeatable."
     ),
 ]

@@ -98,6 +98,7 @@ _UNASKED = {
     ),
     "--nli": ("it asks no entailment model", ""),
     "--llm": ("it asks no {who}", ""),
+    "--looks": ("it asks no such look", "type --looks and its name, in a loop that converses"),
 }
 """Why a model is not asked, and the remedy, by its option of ``suffice signals``."""
 

@@ -8,10 +8,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from suffice.contracts import ChatModel, Completion, Generation, GenerationRequest, Message
-from suffice.errors import UsageError
+from suffice.errors import DataError, UsageError
 from suffice.loops.prompts import (
     Api,
     FollowUpPrompts,
@@ -385,32 +385,57 @@ def draft_of(made: Round, *, seconds: float) -> Draft:
 
 
 def _prompt(view: LoopView, api: Api, form: PromptName) -> Prompt:
-    from suffice.loops.react import render_finish, said_then  # which asks by this module
-
-    added = _added(view.rounds)
-    asks_on = form == "in-loop"
-    if asks_on and not all(round_.query for round_ in view.rounds):
-        raise UsageError(
-            "a round holds no query, so its loop's conversation is not known; type --prompt bare"
-        )
-    reads = all(round_.query and round_.intermediate_answer is not None for round_ in view.rounds)
-    if not (reads or asks_on):
-        shown = [passage for passages in added for passage in passages]
+    if form != "in-loop" and not _reads(view):
+        shown = [passage for passages in _added(view.rounds) for passage in passages]
         return render_prompt(view.question, shown, api=api, name=form)
+    return _told(view, api, "answer_in_loop" if form == "in-loop" else "answer", form)
+
+
+def conversation_of(view: LoopView, api: Api) -> Prompt:
+    """Return what the next call of a recorded loop would continue, by its queries, actions and passages."""
+    return _told(view, api, "conversation", "in-loop")
+
+
+def _reads(view: LoopView) -> bool:
+    return all(round_.query and round_.intermediate_answer is not None for round_ in view.rounds)
+
+
+def _told(
+    view: LoopView,
+    api: Api,
+    what: Literal["answer", "answer_in_loop", "conversation"],
+    form: PromptName,
+) -> Prompt:
+    from suffice.loops.react import (  # which asks by this module
+        render_finish,
+        render_trail,
+        said_then,
+    )
+
+    textless = any(one.text is None for round_ in view.rounds for one in round_.passages or ())
+    lacking = ["a passage without its text"] if textless else []
+    lacking += [] if all(round_.query for round_ in view.rounds) else ["no query"]
+    if lacking:
+        raise DataError(
+            f"question {view.question[:60]!r}: a round holds {' and '.join(lacking)}, so the "
+            "conversation of its loop is not known; leave out looks and --prompt in-loop"
+        )
     steps = [
         SearchStep(
-            said=said_then(round_.action or "", round_.query or "") if asks_on else "",
+            said=said_then(round_.action or "", round_.query or "") if form == "in-loop" else "",
             query=round_.query or "",
             found=passages,
             shown=passages,
             answer=round_.intermediate_answer or "",
         )
-        for round_, passages in zip(view.rounds, added, strict=True)
+        for round_, passages in zip(view.rounds, _added(view.rounds), strict=True)
     ]
-    if asks_on and not reads:
-        return render_finish(view.question, steps, api=api)
+    if not _reads(view):
+        agents = render_trail if what == "conversation" else render_finish
+        return agents(view.question, steps, api=api)
     prompts = FollowUpPrompts(api=api, documents=True, form=form)
-    return (prompts.answer_in_loop if asks_on else prompts.answer)(view.question, steps)
+    asked: Prompt = getattr(prompts, what)(view.question, steps)
+    return asked
 
 
 def _added(rounds: Sequence[Round]) -> list[tuple[Passage, ...]]:

@@ -22,9 +22,16 @@ from suffice.loops.steps import (
     retrieved,
     timed,
 )
-from suffice.options import Option, read_names
+from suffice.options import Option
 from suffice.signals.asking.judge_support import add_judge_calls
-from suffice.signals.asking.looks import ASKED, check_looks, one_turn_more, with_looks
+from suffice.signals.asking.looks import (
+    ASKED,
+    Looks,
+    LookSamples,
+    check_looks,
+    one_turn_more,
+    with_looks,
+)
 from suffice.signals.known_signals import LLM_STOP, MALFORMED_ACTIONS
 from suffice.trace.rounds.records import Passage, Question, Round, Usage
 
@@ -70,25 +77,11 @@ class QueryLoopSettings(LoopSettings):
             "records it)",
         ),
     ] = True
-    looks: Annotated[
-        tuple[str, ...],
-        Option(
-            help=f"one-token looks after each round, with commas: {', '.join(ASKED)}",
-            metavar="A,B",
-            parse=read_names,
-        ),
-    ] = ()
+    looks: Looks = ()
     budget_note: Annotated[
         bool, Option(help="tell the model after each search how many of its budget are made")
     ] = False
-    look_samples: Annotated[
-        int,
-        Option(
-            help="samples a look, where the model gives no log-probabilities",
-            metavar="N",
-            at_least=0,
-        ),
-    ] = 0
+    look_samples: LookSamples = 0
 
     def __post_init__(self) -> None:
         LoopSettings.__post_init__(self)  # super() does not reach over slots
@@ -281,13 +274,17 @@ class QueryStep(Step):
     choice: QueryChoice | None = None
 
     def _after(self, answered: Round) -> Round:
-        settings = self.loop.settings
+        settings, question, steps = self.loop.settings, self.question.text, self.trail.steps
         if settings.looks and self.reads_more:
-            conversation = self.loop.conversation(self.question.text, self.trail.steps)
-            asked = answered, conversation, self.loop.model, settings.looks
-            answered = with_looks(*asked, samples=settings.look_samples, seed=settings.seed)
+            asked = answered, self.loop.conversation(question, steps), self.loop.model
+            answered = with_looks(
+                *asked,
+                settings.looks,
+                question=question,
+                samples=settings.look_samples,
+                seed=settings.seed,
+            )
         signals, usage, action = dict(answered.signals), answered.usage, answered.action
-        question, steps = self.question.text, self.trail.steps
         wanted = settings.verdicts and self.reads_more
         if wanted and self.loop.asks_apart:
             started = time.perf_counter()

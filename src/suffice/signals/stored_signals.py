@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from suffice.contracts import ChatModel, Encoder, Entailment, Reranker
+from suffice.signals.asking.looks import Looking
 from suffice.signals.asking.whole_record import Asked, Asking, OnProgress, column_values
 from suffice.signals.known_signals import SIGNALS, asked_by, askings, resolve
 from suffice.signals.signal_table import declared, is_stored, lack, signal_table
@@ -28,6 +29,7 @@ class SignalModels:
     encoder: Encoder | None = None
     entailment: Entailment | None = None
     judge: ChatModel | None = None
+    looks: Looking | None = None
 
     def named(self) -> Mapping[str, object]:
         """Return the models by the option of ``suffice signals``, the cheapest first."""
@@ -36,6 +38,7 @@ class SignalModels:
             "--encoder": self.encoder,
             "--nli": self.entailment,
             "--llm": self.judge,
+            "--looks": self.looks,
         }
         return {option: model for option, model in models.items() if model is not None}
 
@@ -65,11 +68,13 @@ def with_signals(
 ) -> StoredSignals:
     """Compute all signals that the record allows, or those in ``only``, and store them.
 
-    Stored values stay. An undefined value is stored as null. A model is asked about every round without a
+    Looks are asked beside those in ``only``. Stored values stay. An undefined value is stored as null. A model is asked about every round without a
     stored value. A round whose call fails gets no value, so a later run asks again. After an interrupt no
     model is asked.
     """
-    names = tuple(SIGNALS) if only is None else tuple(resolve(name).name for name in only)
+    looks = () if models.looks is None else models.looks.names
+    named = only if only is not None else () if looks else tuple(SIGNALS)
+    names = tuple(dict.fromkeys((*(resolve(name).name for name in named), *looks)))
     rows = _Rows(traces=traces, names=names, on_progress=on_progress)
     ready = [
         (asking, model)

@@ -24,7 +24,6 @@ from suffice.evaluation.replay.named_policies import (
     fixed_names,
     numbered,
     runnable,
-    usual_names,
 )
 from suffice.evaluation.replay.runner import Runner
 from suffice.evaluation.settings import ComparisonSettings
@@ -32,7 +31,7 @@ from suffice.measures.costs import CostAxis
 from suffice.measures.measures import Measures
 from suffice.measures.seen import record_banners
 from suffice.monitor.production import Production, ProductionSettings
-from suffice.policies.defaults import EVAL_SPLIT
+from suffice.policies.defaults import EVAL_SPLIT, USUAL_METHODS
 from suffice.policies.fitting import fit_rule
 from suffice.policies.policy_file import policy_hash
 from suffice.policies.rules.policy import check_rule, rule_needs
@@ -208,7 +207,7 @@ class RecordView:
         settings, measures = self.settings, self.measures
         names: Sequence[Wanted] = settings.policies
         if not names and not settings.rules:
-            names = usual_names(self.traces.n_rounds, oracles=False)[self.traces.n_rounds :]
+            names = USUAL_METHODS
         fit_on = None if settings.fit_on is None else Measures.of(settings.fit_on)
         asked = asked_policies(measures, names, settings.rules, fit_on=fit_on)
         able, left_out = runnable(asked, measures, "hotpotqa")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import pytest
@@ -14,21 +15,24 @@ from tests.loops.query import QUESTION, Scripted, found
 import suffice
 from suffice.contracts import Completion, Generation, GenerationRequest, Message
 from suffice.costs.usage import CostReads, cost_matrix
-from suffice.errors import UsageError
-from suffice.loops.calls import AnswerSettings, answer_probe
+from suffice.errors import DataError, UsageError
+from suffice.loops.calls import AnswerSettings, answer_probe, conversation_of
 from suffice.loops.follow_up import ChainSettings, FollowUpPipeline, IterativeSettings
 from suffice.loops.query_loop import own_turns
 from suffice.loops.ranked import CumulativeSettings
 from suffice.loops.react import ReactPipeline, ReactSettings
 from suffice.measures.costs import cost_reads
 from suffice.policies.fitting import fit_rule
+from suffice.signals.asking.looks import Looking
 from suffice.signals.known_signals import SIGNALS
 from suffice.signals.signal_table import first_stops, signal_table
+from suffice.signals.stored_signals import SignalModels, with_signals
 from suffice.testing.conformance import check_policy
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import (
     Gold,
     LoopView,
+    Passage,
     Question,
     QuestionRecord,
     Round,
@@ -103,6 +107,8 @@ def test_what_is_asked_beside_the_loop_begins_as_its_next_choice(api: Any) -> No
     for number, request in enumerate(asked):
         following = choices[1 + number // (1 + len(LOOKS))]
         assert len(_shared(request, following)) >= len(_text(following)) - len("Thought:\n")
+    looks = [_text(request) for request in asked if request.top_logprobs == 10]
+    assert all(text.count(f"Question: {QUESTION.text}") == 2 for text in looks)
     for question in ("yes or no", "exactly this line", "I finish now"):
         assert not any(question in _text(request) for request in choices)
 
@@ -154,8 +160,41 @@ def test_a_recorded_conversation_is_asked_at_its_end(api: Any) -> None:
 
 def test_a_record_without_queries_has_no_conversation() -> None:
     ask = answer_probe(Model("chat"), AnswerSettings(prompt="in-loop"))
-    with pytest.raises(UsageError, match="query"):
-        ask(LoopView("Where?", (Round(answer=None),)))
+    for lacking in (
+        Round(answer=None),
+        Round(answer=None, query="a", passages=(Passage(id="a", text=None),)),
+    ):
+        with pytest.raises(DataError, match="query" if lacking.query is None else "text"):
+            ask(LoopView("Where?", (lacking,)))
+
+
+@pytest.mark.parametrize("api", ["chat", "completion"])
+def test_looks_at_a_record_are_those_of_its_loop(api: Any) -> None:
+    """``suffice signals --looks`` has the server read first, and charges the looks for their turns alone."""
+    rounds, live = run(api, looks=LOOKS, rounds=3)
+    bare = [
+        replace(
+            made, signals={}, usage=replace(made.usage, look_calls=None, look_prompt_tokens=None)
+        )
+        for made in rounds
+    ]
+    model = Model(api)
+    looking = Looking(
+        model=model, names=LOOKS, conversation=partial(conversation_of, api=model.api)
+    )
+    record = QuestionRecord(question=QUESTION, gold=Gold(answers=("Oslo",)), rounds=tuple(bare))
+    stored = with_signals(to_trace_set([record]), (), models=SignalModels(looks=looking))
+    assert stored.computed == LOOKS
+    table = stored.traces.table.to_pylist()
+    looks = [request for request in model.requests if request.top_logprobs == 10]
+    asked = [request for request in live.requests if request.top_logprobs == 10]
+    assert [one.prompt for one in looks[: len(asked)]] == [one.prompt for one in asked]
+    assert len(looks) == 3 * 3
+    assert len(model.requests) == 3 * 4
+    for row, made in zip(table, rounds, strict=True):
+        assert dict(row["signals"]) == pytest.approx(dict.fromkeys(LOOKS, 0.75))
+        assert (row["look_calls"], row["look_prompt_tokens"]) == (3, 300)
+        assert row["prompt_tokens"] == made.usage.prompt_tokens
 
 
 # --- what is read of it -----------------------------------------------------------------------------
@@ -256,8 +295,9 @@ class Knowing(Model):
 
     def generate(self, request: GenerationRequest) -> Generation:
         made = super().generate(request)
-        said = _text(request).rpartition("Question: ")[2]
-        odd, number = said.partition("?")[0][-1] in "13579", said.count("Observation:")
+        asked = _text(request).rpartition("Question: ")[2].partition("\n")[0]
+        said = _text(request).partition(f"Question: {asked}")[2]
+        odd, number = asked[-2] in "13579", said.count("Observation:")
         right = odd == (number == 2)
         if request.top_logprobs == 10:
             said_yes = {
@@ -265,7 +305,7 @@ class Knowing(Model):
                 "Proposed answer": right,
                 "enough to answer": number == 2,
             }
-            yes = 0.8 if any(says and asked in said for asked, says in said_yes.items()) else 0.2
+            yes = 0.8 if any(says and look in said for look, says in said_yes.items()) else 0.2
             top = tuple(TopToken(word, math.log(p)) for word, p in (("yes", yes), ("no", 1 - yes)))
             token = Token(token="yes", logprob=top[0].logprob, top=top)
             return replace(made, completions=(Completion(text="yes", tokens=(token,)),))

@@ -222,6 +222,7 @@ _REFERENCES = (
     ("fixed-K", "always K rounds", "replay, ask"),
     ("oracle-em", "stops at the first exact match; knows the gold answers", "replay"),
     ("oracle-f1", "stops at the first answer of the best F1; knows the gold answers", "replay"),
+    ("oracle-score", "stops at the first answer of the best score of its own", "replay"),
     ("closed-book", "the model's answer without passages, recorded as round 0", "replay"),
     ("certified", "the cheapest policy with a proven bound on its loss", "choose"),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 from suffice.cli.output import (
@@ -20,10 +21,12 @@ from suffice.cli.parser import command
 from suffice.cli.retrieval import ClusterCosine, EncoderModel
 from suffice.cli.shared_options import ModelOptions, Reading, Traces, TracesOut
 from suffice.errors import UsageError, counted
+from suffice.loops.calls import conversation_of
 from suffice.loops.connecting import connect_encoder, connect_reranker
 from suffice.options import Option
 from suffice.results.table import Column, Table
 from suffice.retrieval.networks import NliCrossEncoder
+from suffice.signals.asking.looks import Looking, Looks, LookSamples, check_looks
 from suffice.signals.asking.meaning_clusters import CLUSTERS, check_clustering, cluster_traces
 from suffice.signals.asking.whole_record import Asked, Replies
 from suffice.signals.known_signals import SIGNALS, askings
@@ -65,10 +68,15 @@ class SignalOptions:
         str | None,
         Option(metavar="PATH", help="a sentence-transformers cross-encoder with three labels"),
     ] = None
+    looks: Looks = ()
+    look_samples: LookSamples = 0
     judge: JudgeOptions
 
     def check(self) -> None:
         """Refuse options that exclude each other, before any file or model is loaded."""
+        check_looks(self.looks)
+        if self.looks and self._llm is None:
+            raise UsageError("looks ask a model; add --llm URL")
         if self.cluster_cosine is not None:
             if self.encoder is None:
                 raise UsageError("--cluster-cosine needs an encoder; add --encoder minilm")
@@ -76,11 +84,24 @@ class SignalOptions:
         elif CLUSTERS in (self.only or ()):
             raise UsageError(f"{CLUSTERS} needs --encoder minilm --cluster-cosine")
 
+    @property
+    def _llm(self) -> str | None:
+        return self.judge.llm or self.judge.model
+
     def models(self) -> SignalModels:
         """Connect the models that were named."""
-        asked = self.judge.llm or self.judge.model
+        model = None if self._llm is None else self.judge.connect()
+        looks = None
+        if model is not None and self.looks:
+            looks = Looking(
+                model=model,
+                names=self.looks,
+                conversation=partial(conversation_of, api=model.api),
+                samples=self.look_samples,
+            )
         return SignalModels(
-            judge=None if asked is None else self.judge.connect(),
+            judge=model if looks is None else None,
+            looks=looks,
             reranker=None if self.reranker is None else connect_reranker(self.reranker),
             encoder=None
             if self.encoder is None
@@ -101,12 +122,12 @@ def signals(
 ) -> int:
     """Compute every signal that the record allows and store it in the 'signals' map.
 
-    Some signals need a model. --llm: a judge rates every round's answer (judge_support). --reranker: scores
-    passages (rerank_top_score and others). --encoder: compares answers with passages (evidence_consistency
-    and others). --nli: tests whether a passage entails the answer (evidence_entailment). --encoder with
-    --cluster-cosine: clusters samples by meaning (the column sample_clusters). The calls of --llm and
-    --reranker are counted as costs. Keeps stored values and all columns. If a call fails its round gets no
-    value; run the command again on TRACES2 to retry.
+    Some signals need a model. --llm: a judge rates every round's answer (judge_support); with --looks it is
+    asked these and no others. --reranker: scores passages (rerank_top_score and others). --encoder: compares
+    answers with passages (evidence_consistency and others). --nli: tests whether a passage entails the
+    answer (evidence_entailment). --encoder with --cluster-cosine: clusters samples by meaning (the column
+    sample_clusters). The calls of --llm and --reranker are counted as costs. Keeps stored values and all
+    columns. If a call fails its round gets no value; run the command again on TRACES2 to retry.
     """
     if list_all:
         table = _listed()

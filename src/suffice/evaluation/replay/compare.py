@@ -93,7 +93,7 @@ def compare(
     chosen, split, notes = _choose_split(measures, settings.split)
     names = settings.policies
     if not names and not settings.rules:
-        names = usual_names(chosen.traces.n_rounds, oracles=measures.metric.gold)
+        names = usual_names(chosen.traces.n_rounds, measures.metric)
     fit_on = None if settings.fit_on is None else Measures.of(settings.fit_on).by(settings.metric)
 
     ask = partial(asked_policies, measures, fit_on=fit_on, f1_kind=settings.f1_kind, run=run)

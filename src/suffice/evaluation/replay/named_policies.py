@@ -30,7 +30,7 @@ from suffice.policies.registry import (
 )
 from suffice.policies.rules.policy import check_rule, rounded
 from suffice.results.markup import shorten
-from suffice.scoring import F1Kind
+from suffice.scoring import METRICS, F1Kind, Metric
 from suffice.signals.known_signals import is_usual
 from suffice.signals.signal_table import refuse_lacking
 from suffice.trace.rounds.trace_set import TraceSet
@@ -78,14 +78,15 @@ def oracle_em(outcomes: Outcomes, last: NDArray[np.int16]) -> NDArray[np.int16]:
 
 
 def oracle_f1(outcomes: Outcomes, last: NDArray[np.int16]) -> NDArray[np.int16]:
-    """Return the first round with the question's best F1 (paper 0, tables)."""
-    scored = np.where(np.isnan(outcomes.f1), -1.0, outcomes.f1)
+    """Return the first round with the question's best F1, or score of its own (paper 0, tables)."""
+    scored = np.where(np.isnan(outcomes.f1), -np.inf, outcomes.f1)
     return np.where(outcomes.labelled, scored.argmax(axis=1) + 1, last).astype(np.int16)
 
 
 ORACLES: Mapping[str, Callable[[Outcomes, NDArray[np.int16]], NDArray[np.int16]]] = {
     "oracle-em": oracle_em,
     "oracle-f1": oracle_f1,
+    "oracle-score": oracle_f1,  # which a record's own scores stand for
 }
 
 
@@ -146,9 +147,13 @@ def fixed_names(n_rounds: int, most: int = 20) -> tuple[str, ...]:
     return tuple(f"fixed-{k}" for k in shown.tolist())
 
 
-def usual_names(n_rounds: int, *, oracles: bool = True) -> tuple[str, ...]:
-    """Return the default comparison: fixed budgets, the usual methods, the oracles."""
-    return (*fixed_names(n_rounds), *USUAL_METHODS, *(ORACLES if oracles else ()))
+def usual_names(n_rounds: int, metric: Metric) -> tuple[str, ...]:
+    """Return the default comparison: fixed budgets, the usual methods, the oracles of the metric."""
+    oracles = (name for name in ORACLES if metric.against == _KNOWN_TO[name])
+    return (*fixed_names(n_rounds), *USUAL_METHODS, *oracles)
+
+
+_KNOWN_TO = {"oracle-em": "gold", "oracle-f1": "gold", "oracle-score": "scores"}
 
 
 def named_policies(
@@ -290,9 +295,10 @@ def _asked(measures: Measures, name: Wanted, fitted: Callable[..., NamedPolicy])
 
 
 def _oracle(measures: Measures, name: str) -> NamedPolicy:
-    if not measures.metric.gold:
+    if (against := _KNOWN_TO[name]) != measures.metric.against:
+        what = METRICS["f1" if against == "gold" else "score"].labels
         raise UsageError(
-            f"policy {name!r} reads gold answers, and {measures.metric.stands_for_gold}; leave it out"
+            f"policy {name!r} reads {what}, and the metric is {measures.metric.name}; leave it out"
         )
     if measures.seen is not None:
         raise UsageError(

@@ -15,7 +15,7 @@ from suffice._version import VERSION
 from suffice.concurrency import width_of
 from suffice.contracts import ChatModel
 from suffice.errors import DataError, SufficeWarning, UsageError, counted
-from suffice.loops.calls import AnswerSettings, answer_probe
+from suffice.loops.calls import AnswerSettings, answer_probe, conversation_of
 from suffice.loops.record.session import (
     Progress,
     Recorder,
@@ -27,6 +27,7 @@ from suffice.options import Option, settings_of
 from suffice.retrieval.corpus import read_corpus
 from suffice.retrieval.ranking import corpus_fingerprint
 from suffice.scoring import answer_form
+from suffice.signals.asking.looks import read_before
 from suffice.stats.units import Mask
 from suffice.trace.durable import Shard
 from suffice.trace.rounds.reader import TraceInspection, inspect_traces, read_traces
@@ -155,6 +156,8 @@ def probe_traces(
             if stop.is_set():
                 return None
             view = LoopView(task.question, task.rounds[: place + 1])
+            if wanted.prompt == "in-loop":
+                read_before(connected, conversation_of(view, connected.api))
             answered[place] = _redrafted(view.current, ask(view))
         return task.filled(answered, kind.schema.arrow)
 
@@ -173,7 +176,7 @@ def probe_traces(
                 asked=asked,
                 own=sum(int(task.own.sum()) for task in left),
                 blind=sum(int((_asked(task, wanted) & task.blind).sum()) for task in left),
-                calls=asked * (1 + wanted.samples),
+                calls=asked * (1 + wanted.samples + (wanted.prompt == "in-loop")),
                 left_out=left_out,
             )
             on_plan(plan)

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Annotated, Any
 
+from suffice.concurrency import width_of
 from suffice.contracts import Absence, ChatModel, Completion, Generation, GenerationRequest, Message
 from suffice.errors import UsageError, unknown_name
+from suffice.options import Option, read_names
+from suffice.signals.asking.whole_record import (
+    Replies,
+    asking_rounds,
+    column_values,
+    summary_of_values,
+)
 from suffice.signals.evidence import NO_ANSWER, one_line
 from suffice.signals.known_signals import LOOKS, UNDEFINED, SignalSpec, share
-from suffice.trace.rounds.records import Round, known_sum
+from suffice.trace.rounds.records import LoopView, Round, Usage, known_sum
+
+if TYPE_CHECKING:
+    from suffice.trace.rounds.trace_set import TraceSet
 
 Conversation = str | tuple[Message, ...]
 _TOP = 10  # alternatives of the one token, of which yes and no are read
@@ -27,9 +39,67 @@ ASKED: Mapping[str, str] = {
 """What each look asks; ``{answer}`` is the round's."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looking:
+    """A model that looks at recorded rounds, each at the end of its ``conversation``."""
+
+    model: ChatModel
+    names: tuple[str, ...]
+    conversation: Callable[[LoopView], Conversation]
+    samples: int = 0
+
+    @property
+    def concurrency(self) -> int:
+        return width_of(self.model)
+
+    def at(self, view: LoopView) -> Round:
+        """Return a round of looks and what they cost alone."""
+        conversation = self.conversation(view)
+        read_before(self.model, conversation)
+        bare = replace(view.current, signals={}, usage=Usage())
+        how = {"question": view.question, "samples": self.samples}
+        return with_looks(bare, conversation, self.model, self.names, **how)
+
+
+_SPENT = tuple(part.name for part in fields(Usage) if part.name.startswith("look_"))
+
+
+def _charged(traces: TraceSet, looked: Replies[Round]) -> Mapping[str, list[Any]]:
+    columns = {name: column_values(traces, name) for name in _SPENT}
+    for row, round_ in looked.by_row.items():
+        fresh = not columns["look_calls"][row]
+        for name, values in columns.items():
+            more = getattr(round_.usage, name)
+            values[row] = more if fresh else known_sum([values[row], more])
+    return columns
+
+
+LOOKING = asking_rounds(
+    "looks",
+    "--looks",
+    "model",
+    "looked at",
+    lambda view, looking: looking.at(view),
+    called=lambda looked: bool(looked.usage.look_calls),
+    reads=("passages", "query", "action", "intermediate_answer"),
+    values=lambda looked: looked.signals,
+    columns=_charged,
+    summary=lambda looked: summary_of_values(
+        replace(looked, by_row={row: round_.signals for row, round_ in looked.by_row.items()})
+    ),
+    line="the {who} looked at {rounds} rounds; {undefined} undefined, {failed} failed",
+)
+
+
 def _look(name: str, summary: str, *, answers: bool = False) -> SignalSpec:
-    undefined = (NO_ANSWER, _NEITHER) if answers else (_NEITHER,)
-    return share(name=name, summary=summary, answers=answers, charges=(LOOKS,), undefined=undefined)
+    return share(
+        name=name,
+        summary=summary,
+        answers=answers,
+        charges=(LOOKS,),
+        asking=LOOKING,
+        undefined=(NO_ANSWER, _NEITHER) if answers else (_NEITHER,),
+    )
 
 
 SUFFICIENT_PROB = _look(
@@ -46,11 +116,33 @@ SEARCHES_LEFT = SignalSpec(
     summary="how many more searches the model says that the answer needs, 0 to 9",
     answers=False,
     charges=(LOOKS,),
+    asking=LOOKING,
     low=0.0,
     high=9.0,
     direction="low",
     undefined=(Absence("the reply was no digit", lambda _: True),),
 )
+
+
+Looks = Annotated[
+    tuple[str, ...],
+    Option(
+        help=f"one-token looks at each round, with commas: {', '.join(ASKED)}",
+        metavar="A,B",
+        parse=read_names,
+    ),
+]
+LookSamples = Annotated[
+    int,
+    Option(
+        help="samples a look, where the model gives no log-probabilities", metavar="N", at_least=0
+    ),
+]
+
+
+def read_before(model: ChatModel, conversation: Conversation) -> None:
+    """Have the server read what the loop's next call would, so that one more turn costs what it adds."""
+    model.generate(GenerationRequest(prompt=conversation, max_tokens=1))
 
 
 def check_looks(names: Sequence[str]) -> None:
@@ -80,23 +172,24 @@ def with_looks(
     model: ChatModel,
     names: Sequence[str],
     *,
+    question: str,
     samples: int = 0,
     seed: int = 0,
 ) -> Round:
     """Return the round with what the model says to each look, and the cost of asking.
 
-    Each is made of so many ``samples`` (0: of log-probabilities).
+    Each tells the question again, and is made of so many ``samples`` (0: of log-probabilities).
     """
     values, replies = dict(finished.signals), []
     for name in names:
         values[name] = UNDEFINED
         if "{answer}" in ASKED[name] and not finished.answer_text.strip():
             continue
-        asked = ASKED[name].format(answer=one_line(finished.answer_text))
         counts = name == SEARCHES_LEFT.name
-        form = _NUMBER if counts else _YES_OR_NO
+        asked = ASKED[name].format(answer=one_line(finished.answer_text))
+        asked = f"Question: {one_line(question)}\n{asked} {_NUMBER if counts else _YES_OR_NO}"
         reply = model.generate(
-            _request(one_turn_more(conversation, f"{asked} {form}", "Reply:"), samples, seed)
+            _request(one_turn_more(conversation, asked, "Reply:"), samples, seed)
         )
         values[name] = _mean(_words(reply, model, sampled=samples > 0), _SCALES[counts])
         replies.append(reply)

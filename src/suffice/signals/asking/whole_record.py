@@ -168,6 +168,7 @@ def asking_rounds(
     measure: Callable[[LoopView, Any], Any],
     *,
     called: Callable[[Any], bool],
+    reads: tuple[str, ...] = ("passages",),
     keeping: Callable[[Any], Any] = lambda model: model,
     **told: Any,
 ) -> Asking:
@@ -182,6 +183,7 @@ def asking_rounds(
             called=called,
             on_progress=on_progress,
             concurrency=width_of(kept),
+            columns=reads,
         )
         return question.about(traces, wanted)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import suffice
 from suffice.errors import UsageError
 from suffice.evaluation.replay.compare import Comparison, compare
 from suffice.evaluation.replay.named_policies import closed_book_rounds, oracle_em, oracle_f1
@@ -19,7 +21,7 @@ from suffice.trace.parquet import write_table
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord, Round, Usage
 from suffice.trace.rounds.schema import records_to_table
-from suffice.trace.rounds.trace_set import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet, with_column
 
 CLOSED = Usage(
     llm_calls=1,
@@ -135,3 +137,18 @@ def test_oracle_em_takes_the_earliest_match_else_the_last_round() -> None:
 
 def test_oracle_f1_takes_the_first_best_round() -> None:
     assert oracle_f1(SCORED, LAST).tolist() == [2, 1, 2, 1, 2, 3]
+
+
+def test_own_scores_have_an_oracle_of_their_own() -> None:
+    made = [make_record(f"q{number}", ["x", "y", "z"], gold=["Oslo"]) for number in range(3)]
+    traces = to_trace_set(made)
+    scores = [0.2, 0.9, 0.4, 1.0, 0.0, 0.5, 0.0, 0.0, 0.0]
+    traces = replace(traces, table=with_column(traces.table, "score", scores))
+    replayed = suffice.replay(traces, metric="score", split="all")
+    oracles = {policy.name: policy for policy in replayed.policies if policy.kind == "oracle"}
+    assert [*oracles] == ["oracle-score"]
+    assert oracles["oracle-score"].mean_rounds == pytest.approx(4 / 3)
+    with pytest.raises(UsageError, match="gold"):
+        suffice.replay(traces, ["oracle-f1"], metric="score", split="all")
+    with pytest.raises(UsageError, match="score"):
+        suffice.replay(traces, ["oracle-score"], metric="f1", split="all")
