@@ -29,19 +29,15 @@ class Shelf:
     """Finds the passages of a shelf in their order."""
 
     def retrieve(self, query: str, k: int) -> Sequence[Passage]:
-        """The first of them."""
         del query
         return SHELF[:k]
 
 
 class Heard(Observer):
-    """Keeps what it is told."""
-
     def __init__(self) -> None:
         self.ended: list[QuestionEnded] = []
 
     def on(self, ended: QuestionEnded) -> None:
-        """Keep it."""
         self.ended.append(ended)
 
 
@@ -63,14 +59,12 @@ def service(
 
 
 def client(served: Service) -> Any:
-    """Asks it."""
     from starlette.testclient import TestClient
 
     return TestClient(make_app(served), raise_server_exceptions=False)
 
 
 def chat(asked: Any, **fields: Any) -> Any:
-    """The reply to a chat completion."""
     headers = fields.pop("headers", None)
     return asked.post(
         "/v1/chat/completions", json={"messages": MESSAGES, **fields}, headers=headers

@@ -18,7 +18,14 @@ import suffice
 from suffice.trace.rounds.records import QuestionRecord
 
 FOUND = {"Bo": "Bo drew the plans.", "Ada": "Ada Marsh founded it.", "Ada Marsh": "In 1904."}
-LONGEST_S = 240
+
+
+def until_there(look: Callable[[], Any], longest_s: float = 240) -> Any:
+    until = time.monotonic() + longest_s
+    while not (there := look()):
+        assert time.monotonic() < until, "nothing came"
+        time.sleep(0.5)
+    return there
 
 
 @contextmanager
@@ -29,23 +36,21 @@ def serving(folder: Path, path: str, *words: str, **environment: str) -> Iterato
         port = str(free.getsockname()[1])
     told = {name: value.replace("PORT", port) for name, value in environment.items()}
     command = [sys.executable, *(word.replace("PORT", port) for word in words)]
-    url, until = f"http://127.0.0.1:{port}", time.monotonic() + LONGEST_S
+    url = f"http://127.0.0.1:{port}"
+
+    def answers() -> bool:
+        assert process.poll() is None, (folder / "log").read_text()
+        with suppress(OSError), urllib.request.urlopen(url + path, timeout=5):
+            return True
+        return False
+
     with (folder / "log").open("w") as log:
+        ways: dict[str, Any] = {"cwd": folder, "stdout": log, "stderr": log}
         process = subprocess.Popen(
-            command,
-            env={**os.environ, **told},
-            cwd=folder,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
+            command, env={**os.environ, **told}, start_new_session=True, **ways
         )
         try:
-            while True:
-                with suppress(OSError), urllib.request.urlopen(url + path, timeout=5):
-                    break
-                assert process.poll() is None, (folder / "log").read_text()
-                assert time.monotonic() < until, "the server did not start"
-                time.sleep(0.5)
+            until_there(answers)
             yield url
         finally:
             os.killpg(process.pid, signal.SIGTERM)  # with the processes that it began
@@ -64,39 +69,25 @@ def watched(url: str, folder: Path, headers: dict[str, str] | None = None) -> Qu
     settings: dict[str, Any] = {"mode": "live", "max_rounds": 5, "record": folder / "live.db"}
     watch = suffice.Watch("answer_stable", spans=provider, **settings)
     with watch, watch.question("Who founded the observatory?", question_id="q1") as loop:
-        for number, (query, text) in enumerate((*FOUND.items(), ("none", "none"))):
-            if not loop.done:
-                loop.observe(
-                    query=f"Who is {query}?",
-                    passages=[{"id": f"n{number}", "text": text, "score": 0.5}],
-                    answer="Bo" if number == 0 else "Ada Marsh",
-                    usage={"prompt_tokens": 100, "completion_tokens": 3},
-                )
+        for number, (query, text) in enumerate(FOUND.items()):
+            loop.observe(
+                query=f"Who is {query}?",
+                passages=[{"id": f"n{number}", "text": text, "score": 0.5}],
+                answer="Bo" if number == 0 else "Ada Marsh",
+                usage={"prompt_tokens": 100, "completion_tokens": 3},
+            )
     provider.shutdown()
     (record,) = suffice.read(folder / "live.db").records()
     return record
-
-
-def until_there(look: Callable[[], Any]) -> Any:
-    """What is found, once something is."""
-    until = time.monotonic() + LONGEST_S
-    while not (there := look()):
-        assert time.monotonic() < until, "the spans did not arrive"
-        time.sleep(0.5)
-    return there
 
 
 def check_the_same(file: Path, record: QuestionRecord) -> None:
     """An export holds the question and the rounds of the record."""
     suffice.traces.import_(file, file.parent / "imported", format="otlp")
     (read,) = suffice.read(file.parent / "imported").records()
-    parts: list[Any] = [
-        (
-            (held.question.id, held.question.text, held.stopped_by, held.policy_hash),
-            [(one.query, one.answer, one.passages) for one in held.rounds],
-            [(one.usage.prompt_tokens, one.usage.completion_tokens) for one in held.rounds],
-        )
-        for held in (read, record)
-    ]
-    assert parts[0] == parts[1]
+    kept = ("question", "stopped_by", "policy_hash")
+    assert [getattr(read, name) for name in kept] == [getattr(record, name) for name in kept]
+    for one, other in zip(read.rounds, record.rounds, strict=True):
+        assert (one.query, one.answer, one.passages) == (other.query, other.answer, other.passages)
+        assert one.usage.prompt_tokens == other.usage.prompt_tokens
     assert (len(read.rounds), read.stopped_by) == (3, "policy")

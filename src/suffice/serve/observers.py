@@ -119,7 +119,10 @@ class SpanSender:
             resource=resource.create({"service.name": "suffice"}), shutdown_on_exit=False
         )
         self._provider.add_span_processor(processor(exporter))
-        self.on = Spans(self._provider, None if texts else Privacy("no-texts")).on
+        self._spans = Spans(self._provider, None if texts else Privacy("no-texts"))
+
+    def on(self, ended: QuestionEnded) -> None:
+        self._spans.on(ended)
 
     def close(self) -> None:
         self._provider.shutdown()

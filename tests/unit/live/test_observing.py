@@ -12,14 +12,11 @@ import pytest
 import suffice
 from suffice.errors import MissingExtra, UsageError
 
-ANSWERS = ("Bo", "Ada", "Ada", "Ada")
-
 
 def walk(provider: Any, **settings: Any) -> Any:
-    """A loop of four rounds, unless it is stopped."""
     watch = suffice.Watch("answer_stable", spans=provider, **settings)
     with watch.question("Who founded it?") as loop:
-        for answer in ANSWERS:
+        for answer in ("Bo", "Ada", "Ada", "Ada"):
             if not loop.done:
                 passages = [f"{len(loop.rounds)}{'x' * 9_000}"]
                 loop.observe(answer=answer, query="founder", passages=passages, score=0.5)
@@ -28,7 +25,6 @@ def walk(provider: Any, **settings: Any) -> Any:
 
 @pytest.fixture
 def sent() -> Any:
-    """A provider, and what it was given."""
     trace = pytest.importorskip("opentelemetry.sdk.trace")
     export = pytest.importorskip("opentelemetry.sdk.trace.export")
     memory = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
@@ -37,27 +33,26 @@ def sent() -> Any:
     return provider, exporter.get_finished_spans
 
 
-@pytest.mark.parametrize(("mode", "rounds"), [("live", 3), ("shadow", 4)])
-def test_each_round_has_its_decision_inside_the_span_of_the_caller(
-    sent: Any, mode: str, rounds: int
+@pytest.mark.parametrize(("mode", "rounds", "label"), [("live", 3, "stop"), ("shadow", 4, "go on")])
+def test_decisions_lie_inside_the_span_of_the_caller(
+    sent: Any, mode: str, rounds: int, label: str
 ) -> None:
     provider, finished = sent
     with provider.get_tracer("mine").start_as_current_span("mine") as mine:
         loop = walk(provider, mode=mode)
     *inner, root, _ = finished()
     assert root.parent.span_id == mine.get_span_context().span_id
-    decided = [span for span in inner if span.name.startswith("decide")]
-    assert len(decided) == len(loop.rounds) == rounds
-    said = dict(decided[2].attributes)
-    assert said["gen_ai.evaluation.score.label"] == ("stop" if mode == "live" else "go on")
-    assert said["gen_ai.evaluation.explanation"] == loop.decisions[2].reason or mode == "shadow"
-    assert said["suffice.signal.answer_stable"] == 1
-    results = {e.attributes["gen_ai.evaluation.name"]: e for e in decided[2].events}
-    assert results["suffice.score"].attributes["gen_ai.evaluation.score.value"] == 0.5
-    assert root.attributes["suffice.would_stop"] == 3
+    assert (root.attributes["suffice.would_stop"], len(loop.rounds)) == (3, rounds)
     assert root.attributes["suffice.reason"] == loop.reason
-    text = inner[0].attributes["retrieval.documents.0.document.content"]
-    assert len(text) == 8_000
+    decided = [span for span in inner if span.name.startswith("decide")]
+    assert len(decided) == rounds
+    said = dict(decided[2].attributes)
+    assert said["gen_ai.evaluation.score.label"] == label
+    assert said["gen_ai.evaluation.explanation"].endswith(loop.decisions[2].reason)
+    assert said["suffice.signal.answer_stable"] == 1
+    scores = {e.attributes["gen_ai.evaluation.name"]: e.attributes for e in decided[2].events}
+    assert scores["suffice.score"]["gen_ai.evaluation.score.value"] == 0.5
+    assert len(inner[0].attributes["retrieval.documents.0.document.content"]) == 8_000
 
 
 def test_without_texts_there_is_none_in_a_span(sent: Any) -> None:
@@ -68,28 +63,21 @@ def test_without_texts_there_is_none_in_a_span(sent: Any) -> None:
     assert not any(text in told for text in ("Ada", "founde", "xxx"))
 
 
-class Failing:
-    """A provider that cannot make a span."""
-
-    def get_tracer(self, *_: Any, **__: Any) -> Any:
-        return self
-
-    def start_span(self, *_: Any, **__: Any) -> Any:
-        raise RuntimeError("no span")
-
-
 def test_neither_a_failing_provider_nor_an_absent_server_touches_the_loop(sent: Any) -> None:
+    class Failing:
+        def get_tracer(self, *_: Any, **__: Any) -> Any:
+            return self  # which starts no span
+
     assert walk(Failing(), mode="live").answer == "Ada"
     export = pytest.importorskip("opentelemetry.sdk.trace.export")
     http = pytest.importorskip("opentelemetry.exporter.otlp.proto.http.trace_exporter")
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         exporter = http.OTLPSpanExporter(f"http://127.0.0.1:{closed.getsockname()[1]}/v1/traces")
-        provider, _ = sent
         batches = export.BatchSpanProcessor(exporter, schedule_delay_millis=1)
-        provider.add_span_processor(batches)
+        sent[0].add_span_processor(batches)
         began = time.perf_counter()
-        loop = walk(provider, mode="live")
+        loop = walk(sent[0], mode="live")
         assert (loop.stopped_by, loop.answer) == ("policy", "Ada")
         assert time.perf_counter() - began < 5  # one export alone retries for ten seconds
         exporter.shutdown()

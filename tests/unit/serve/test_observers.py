@@ -24,7 +24,6 @@ SECRET = "Where does Sonja\r\n\u2028live?"
 
 
 def ended(error: str = "") -> QuestionEnded:
-    """A question of two rounds."""
     return QuestionEnded(
         trace_id="t1",
         endpoint="chat",

@@ -25,7 +25,6 @@ def imported(path: Path, kind: str, folder: Path) -> list[QuestionRecord]:
 
 
 def changed(name: str, folder: Path, change: Callable[[Any], Any]) -> Path:
-    """A sample with something else in it."""
     document = json.loads((HERE / name).read_text())
     path = folder / name
     path.write_text(json.dumps(change(document) or document))
