@@ -187,7 +187,7 @@ class _Span:
 # --- spans of a document ----------------------------------------------------------------------------
 def _spans(row: Row) -> Iterator[_Span]:
     resources = row.values.get("resourceSpans")
-    plain = children(child(row.values, "data"), "spans") or [row.values]
+    plain = children(child(row.values, "data"), "spans") or [dict(row.values)]
     if resources is None and isinstance(plain[0].get("attributes"), dict):
         for values in plain:
             yield _span(row, _as_otlp(row, values))

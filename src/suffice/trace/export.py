@@ -138,7 +138,7 @@ def steps_of(round_: Round, began: int, ended: int, *, model: str | None) -> Ite
     """Split a round into two steps, the search and the calls, which share its time."""
     middle = (began + ended) // 2
     query = None if round_.query is None else _cut(round_.query)
-    held = {"gen_ai.retrieval.query.text": query, "input.value": query}
+    held: dict[str, Any] = {"gen_ai.retrieval.query.text": query, "input.value": query}
     held |= {OPERATION: "retrieval", KIND: "RETRIEVER"}
     if round_.passages is not None:
         found = (*round_.passages, *(round_.refound or ()))[:_MOST_DOCUMENTS]
