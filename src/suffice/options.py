@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from suffice.errors import UsageError
@@ -90,6 +92,21 @@ def as_share(given: float | str, what: str = "a share") -> float:
         meant = f"; did you mean {value / 100:g}, which is {value:g}%?" if points else ""
         raise UsageError(f"{what} is a number from 0 to 1, or in percent, found {given}{meant}")
     return value
+
+
+def read_since(text: str) -> datetime:
+    """Read a past moment in UTC: ``12h``, ``7d`` or ``2w`` ago, or an ISO date or time."""
+    now, number, hours = datetime.now(UTC), text[:-1], {"h": 1, "d": 24, "w": 168}.get(text[-1:])
+    with suppress(ValueError, OverflowError):
+        if hours and number.isdecimal():
+            moment = now - timedelta(hours=hours * int(number))
+        else:
+            stated = datetime.fromisoformat(text)
+            moment = stated.replace(tzinfo=stated.tzinfo or UTC).astimezone(UTC)
+        if moment < now:
+            return moment
+    allowed = "12h, 7d, 2w, 2026-01-31 or 2026-01-31T08:00 (UTC)"
+    raise UsageError(f"must be a past time, as {allowed}; found {text!r:.60}")
 
 
 def read_grid(text: str) -> tuple[float, ...]:

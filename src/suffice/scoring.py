@@ -120,6 +120,11 @@ def accuracy(prediction: str, gold_answers: Iterable[str]) -> float:
     )
 
 
+SCORES: Mapping[ScoreName, Callable[[str, Iterable[str]], float]] = MappingProxyType(
+    {"em": exact_match, "f1": f1, "acc": accuracy}
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
     """A metric that compares policies: a score of answers, and what answers are scored against."""

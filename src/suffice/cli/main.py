@@ -102,7 +102,6 @@ def _without_pandas() -> None:
 
 
 def main(argv: Sequence[str] | None = None, *, app: App | None = None) -> int:
-    """Run a command and return its exit code."""
     words = sys.argv[1:] if argv is None else list(argv)
     chosen = next((word for word in words if not word.startswith("-")), "")
     lead = f"suffice {chosen}".rstrip() if app is None else app.name[0]

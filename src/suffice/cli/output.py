@@ -32,7 +32,6 @@ _CODES: Mapping[str, str] = MappingProxyType(
 
 
 def on_terminal(stream: IO[str]) -> bool:
-    """Whether a person sees what goes to a stream."""
     return stream.isatty()
 
 
@@ -56,7 +55,6 @@ def put(text: str = "", *, end: str = "\n") -> None:
 
 
 def painted(text: str, tone: Tone | str) -> str:
-    """Return text in the color of a tone."""
     return f"\x1b[{_CODES[tone]}m{text}\x1b[0m"
 
 
@@ -132,7 +130,6 @@ def print_result(
 
 
 def print_tables(tables: Sequence[Table], form: str = "text") -> None:
-    """Print tables in a form."""
     print(in_form(tables, form), flush=True)
 
 
@@ -227,9 +224,9 @@ def _rewrite(text: str) -> None:
 class ProgressLine:
     """A line of progress: rewritten on a terminal, else printed every ten seconds."""
 
-    def __init__(self, label: str) -> None:
+    def __init__(self, label: str, started: float | None = None) -> None:
         self._label = label
-        self._started = time.monotonic()
+        self._started = time.monotonic() if started is None else started
         self._shown = self._started - _EVERY_S
 
     def show(self, finished: int, planned: int, *, failed: int = 0) -> None:
@@ -270,13 +267,11 @@ def waiting(label: str) -> Iterator[None]:
 
 
 def question_progress(label: str) -> Callable[[Progress], None]:
-    """Return a line of progress that counts finished questions."""
     line = ProgressLine(label)
     return lambda now: line.show(now.finished, now.planned, failed=now.failed)
 
 
 def fit_progress() -> Callable[[Any], None]:
-    """Return a function that prints the progress of each stage of a training."""
     lines: dict[str, ProgressLine] = {}
 
     def progress(now: Any) -> None:

@@ -51,7 +51,6 @@ class _Unframed:
 
 
 def make_app(name: str, description: str) -> App:
-    """Return an application that has commands."""
     return App(
         name=name,
         help=description,
@@ -227,7 +226,6 @@ class FieldOption:
 
     @property
     def flag(self) -> str:
-        """Its name on the command line."""
         if self.option.positional:
             return self.option.metavar or self.dest.upper()
         off = "no-" if self.default is True else ""
@@ -313,7 +311,6 @@ class Given(dict[str, Any]):
 
 
 def field_options(settings: type, *, group: str = "") -> Iterator[FieldOption]:
-    """Yield the options of a settings dataclass and of the dataclasses in its fields."""
     group = getattr(settings, "GROUP", group)
     for _, annotation, own in _fields(settings, group):
         if own is not None:
@@ -473,7 +470,6 @@ def listed_prices(settings: PriceSettings) -> Prices | None:
 
 
 def only_one(options: Mapping[str, Any]) -> None:
-    """Refuse two options that exclude each other."""
     given = [flag for flag, value in options.items() if value is not None]
     if len(given) > 1:
         raise UsageError(f"{given[1]} is not allowed with {given[0]}; leave one out")

@@ -58,8 +58,6 @@ EncoderModel = Annotated[str | None, Option(metavar="M", help="model name on the
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrievalOptions(RankingSettings):
-    """Options of the retriever and its models."""
-
     GROUP: ClassVar = "Retrieval"
 
     retriever: Annotated[
@@ -162,7 +160,6 @@ def ask_settings(answers: AnswerSettings, budgets: BudgetSettings, **more: Any) 
 def indexed(
     retrieval: Retrieval, passages: tuple[Passage, ...], index: str | None, *, renew: bool = False
 ) -> Retriever:
-    """Return the retriever over the passages, or over a place of its own."""
     with waiting("indexing"):
         if retrieval.source is not None:
             return retrieval.over(())

@@ -93,8 +93,6 @@ RayOption = Annotated[
 # --- records ---------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Options of reading records."""
-
     skip_invalid: SkipInvalid = False
     abstention: Abstention = None
 
@@ -115,8 +113,6 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measuring(Reading):
-    """Options of reading and measuring records."""
-
     workers: Annotated[
         int | None,
         Option(at_least=1, help="processes that measure a large record (default: one a core)"),
@@ -141,7 +137,6 @@ class Measuring(Reading):
         return Measures(self.drawn(*paths), executor=workers)
 
     def drawn(self, *paths: str) -> TraceSet:
-        """Read records and pool them."""
         traces, *more = [self.open(path) for path in paths]
         if more:
             from suffice.trace.rounds.reader import pool_traces
@@ -153,8 +148,6 @@ class Measuring(Reading):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling(Measuring):
-    """Options of reading, sampling and measuring records."""
-
     sample: Sample = None
     seed: Seed = 42
 
@@ -170,7 +163,6 @@ class Sampling(Measuring):
 
 
 def ray_workers(address: str) -> RayExecutor:
-    """Join a Ray cluster."""
     from suffice.integrations.ray import RayExecutor
 
     with waiting(f"joining Ray {address}".rstrip()):
@@ -179,8 +171,6 @@ def ray_workers(address: str) -> RayExecutor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared(FittedElsewhere):
-    """Options of a comparison."""
-
     settings: ComparisonSettings
 
     def read(self, reading: Reading) -> ComparisonSettings:
@@ -208,7 +198,6 @@ def tell_policy(written: Path, policy: StopPolicy, traces: TraceSet) -> dict[str
 
 
 def policy_entry(written: Path, policy: StopPolicy) -> dict[str, Any]:
-    """Return what JSON documents say of a written policy."""
     from suffice.policies.policy_file import policy_document, policy_hash
 
     return {"out": str(written), "hash": policy_hash(policy), "policy": policy_document(policy)}
@@ -217,8 +206,6 @@ def policy_entry(written: Path, policy: StopPolicy) -> dict[str, Any]:
 # --- models ----------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOptions(ModelSettings):
-    """Options of the language model."""
-
     GROUP: ClassVar = "Language model"
 
     timeout: float = 120.0

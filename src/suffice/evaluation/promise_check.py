@@ -97,8 +97,6 @@ class Checked:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Checks(Tabular):
-    """Promises, tested again."""
-
     promises: tuple[Checked, ...]
 
     def tables(self) -> tuple[Table, ...]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from suffice.errors import DataError, StorageError, UsageError, struck, without_credentials
-from suffice.scoring import accuracy, answer_form, exact_match, f1
+from suffice.scoring import SCORES, answer_form
 from suffice.signals.known_signals import computed_signals
 from suffice.signals.signal_table import GrowingRecord, signal_columns
 from suffice.trace.durable import check_free
@@ -185,7 +185,6 @@ class Veiled:
 
 
 RedactedScore = Literal["f1", "em", "acc"]
-_SCORES = {"f1": f1, "em": exact_match, "acc": accuracy}
 
 
 def redact_traces(
@@ -207,7 +206,7 @@ def redact_traces(
     ``score`` is the metric of an answer against its gold answers, for the column of that name if the record
     has no score of its own.
     """
-    if texts not in get_args(Redacted) or score not in _SCORES:
+    if texts not in get_args(Redacted) or score not in SCORES:
         raise UsageError(
             "texts is 'no-texts' or 'hashes', score 'f1', 'em' or 'acc'; "
             f"found {texts!r:.40}, {score!r:.40}"
@@ -249,4 +248,4 @@ def _redacted(traces: TraceSet, privacy: Privacy, score: RedactedScore) -> Itera
 def _scores(record: QuestionRecord, score: RedactedScore) -> dict[int, float]:
     gold, rounds = record.gold.answers, enumerate((record.closed_book, *record.rounds))
     answers = {number: held.answer for number, held in rounds if held is not None}
-    return {n: _SCORES[score](a, gold) for n, a in answers.items() if gold and a is not None}
+    return {n: SCORES[score](a, gold) for n, a in answers.items() if gold and a is not None}

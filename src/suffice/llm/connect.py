@@ -110,7 +110,6 @@ class CachedModel(Closable):
             return _reply(database, _rows(database, key, request.n))
 
     def close(self) -> None:
-        """Close the file, and the wrapped model if it can be closed."""
         self._store.disconnect()
         close = getattr(self._model, "close", None)
         if callable(close):
@@ -118,8 +117,6 @@ class CachedModel(Closable):
 
 
 class KeptReplies(CachedModel):
-    """Keep the replies of an unfinished recording in its folder."""
-
     def __init__(self, model: ChatModel, out: Path, shard: Shard | None = None) -> None:
         one_file = out.suffix == ".parquet"
         place = (

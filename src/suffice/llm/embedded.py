@@ -83,7 +83,6 @@ def _bundled() -> Path:
 
 # --- llama.cpp's server ----------------------------------------------------------------------------
 def check_gguf(path: Path) -> None:
-    """Refuse a file that is no GGUF file."""
     if not path.is_file():
         raise UsageError(f"no model file {str(path)!r}; give the path of a GGUF file")
     with path.open("rb") as file:
@@ -213,7 +212,6 @@ class _Replicas:
             self.free.notify_all()
 
     def close(self) -> None:
-        """End running requests and free the weights."""
         with self.free:
             closed, self.all = self.all, []
             self.free.notify_all()

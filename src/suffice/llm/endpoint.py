@@ -60,8 +60,6 @@ _OF_EVENTS = (b"data:", b"event:", b":")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenAISettings:
-    """Set up requests to a server."""
-
     api: Api = "chat"
     api_key: str | None = field(default=None, repr=False)
     timeout_s: float = 60.0
@@ -116,7 +114,6 @@ def _running_loop() -> asyncio.AbstractEventLoop:
 
 
 def _settle(process: int, loop: asyncio.AbstractEventLoop) -> None:
-    """Let connections close before Python ends."""
 
     async def settled() -> None:
         others = asyncio.all_tasks() - {asyncio.current_task()}
@@ -202,7 +199,6 @@ class Endpoint:
         weakref.finalize(self, _hang_up, self._clients)
 
     def close(self) -> None:
-        """Close the connections."""
         if (closing := _hang_up(self._clients)) is not None:
             closing.result()
 
@@ -390,7 +386,6 @@ class EndpointEncoder(Closable):
         )
 
     def close(self) -> None:
-        """Close the connections."""
         self._endpoint.close()
 
     def _ask(self, texts: Sequence[str]) -> NDArray[np.float32]:

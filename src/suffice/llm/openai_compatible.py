@@ -75,7 +75,6 @@ class OpenAICompatibleModel(Closable):
 
     @property
     def endpoint(self) -> str:
-        """Return the URL, with the extra fields if there are any."""
         extra = self._settings.extra_body
         return f"{self._where} {json.dumps(dict(extra), sort_keys=True)}" if extra else self._where
 
@@ -122,7 +121,6 @@ class OpenAICompatibleModel(Closable):
         return self._learnt.probed
 
     def close(self) -> None:
-        """Close the connections."""
         self._server.close()
 
     def _only_model(self) -> str:

@@ -75,7 +75,6 @@ class BrokenReply(NoReply):
 
 
 def late(url: str) -> str:
-    """Return the error message for a reply that did not end in time."""
     return (
         f"{url} did not answer in time; is it overloaded? Raise OpenAISettings(timeout_s=...), --timeout, "
         "or lower concurrency"
@@ -207,7 +206,6 @@ class NullReply(BrokenReply):
 
 
 def check_request(request: GenerationRequest, api: Api, name: str) -> None:
-    """Refuse a request that no server would understand."""
     form: Api = "completion" if isinstance(request.prompt, str) else "chat"
     if form != api:
         wanted = "a string" if api == "completion" else "a tuple of messages"
@@ -300,8 +298,6 @@ def parse_completions(
 
 # --- replies that come as events -----------------------------------------------------------------
 class EventReply:
-    """Collect one streamed reply and pass it on piece by piece."""
-
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
         self._line, self._half, self._left = b"", "", MAX_REPLY_LETTERS
@@ -312,7 +308,6 @@ class EventReply:
         self._line, self._half, self._silent = b"", "", self._began
 
     def feed(self, chunk: bytes) -> None:
-        """Take in received bytes."""
         if self._silent:
             return
         *lines, self._line = (self._line + chunk).split(b"\n")
@@ -330,7 +325,6 @@ class EventReply:
 
 
 def joined_events(content: bytes, source: str) -> object:
-    """Join events to the reply that would have come in one piece."""
     text, finish, usage = [], None, None
     further: dict[str, Any] = {}
     logprobs: dict[str, list[Any]] = {}

@@ -52,31 +52,11 @@ class CoverageMonitor(Monitor):
     ``1 - level / 2``: half of the level pays for the luck of calibration, half for the bets. One miss
     fewer never gains it anything, so the level holds for every miss rate up to the limit.
 
-    Parameters
-    ----------
-    alpha
-        The promised miss rate, in (0, 1).
-    n_calibration
-        How many questions the promise was calibrated on, from 1.
-    level
-        The probability of a false alarm, ever; in (0, 1).
-
-    Attributes
-    ----------
-    limit
-        The miss rate it bets against.
-    misses
-        Answers taken that did not cover.
-
-    Raises
-    ------
-    UsageError
-        For a value outside these ranges.
-
-    Notes
-    -----
-    The answers taken may be a sample, drawn without regard to whether they cover. Where several
-    thresholds share ``alpha``, the law behind the limit is an approximation.
+    ``alpha`` is the promised miss rate, in (0, 1); ``n_calibration`` how many questions it was calibrated
+    on, from 1; ``level`` the probability of a false alarm, ever, in (0, 1). Other values are a
+    ``UsageError``. ``limit`` is the miss rate it bets against, ``misses`` counts answers that did not
+    cover. Answers may be a sample, drawn without regard to whether they cover. Where several thresholds
+    share ``alpha``, the law behind the limit is an approximation.
 
     >>> monitor = CoverageMonitor(0.1, 200)
     >>> any(monitor.update(True) for _ in range(500))
@@ -99,10 +79,7 @@ class CoverageMonitor(Monitor):
     def update(self, covered: bool | np.bool_) -> bool:  # noqa: FBT001 - an observation, no switch
         """Take one answer with a known right answer; return whether there is or was an alarm.
 
-        Raises
-        ------
-        UsageError
-            Unless it is True or False.
+        Anything but True or False is a ``UsageError``.
         """
         if not isinstance(covered, bool | np.bool_):
             raise UsageError(
@@ -129,28 +106,12 @@ class ExchangeabilityMonitor(Monitor):
     Shafer 2005, "Algorithmic Learning in a Random World"). It bets that p-values gather high, low, in
     the middle or at both ends. A change is seen against what came before it, so a slow one may pass.
 
-    Parameters
-    ----------
-    calibration_scores
-        (n_calibration,), from 1, in any order; or how often each came, by score. NaN is undefined: a
-        value of its own, above all numbers, so that undefined scores that become more frequent are a
-        change too.
-    level
-        The probability of a false alarm, ever; in (0, 1).
-    seed
-        Of the breaking of ties; the same seed and stream give the same capital.
-
-    Attributes
-    ----------
-    n_calibration
-        Calibration scores it began with.
-    undefined
-        Answers taken whose score was undefined.
-
-    Raises
-    ------
-    UsageError
-        For a value outside these ranges or an infinite score.
+    ``calibration_scores`` are (n_calibration,), from 1, in any order; or how often each came, by score.
+    NaN is undefined: a value of its own, above all numbers, so that undefined scores that become more
+    frequent are a change too. ``level`` is the probability of a false alarm, ever, in (0, 1). ``seed``
+    breaks ties: the same seed and stream give the same capital. Other values and infinite scores are a
+    ``UsageError``. ``n_calibration`` counts the scores it began with, ``undefined`` the answers taken
+    whose score was undefined.
 
     >>> monitor = ExchangeabilityMonitor([0.0, 0.0, 0.3, 0.5, 0.9] * 20, seed=1)
     >>> next(n for n in range(1, 100) if monitor.update(0.9))
@@ -181,10 +142,7 @@ class ExchangeabilityMonitor(Monitor):
     def update(self, score: float | np.floating[Any]) -> bool:
         """Take the score of one answer; return whether there is or was an alarm.
 
-        Raises
-        ------
-        UsageError
-            Unless it is a finite number or NaN.
+        Anything but a finite number or NaN is a ``UsageError``.
         """
         value = _score(score)
         p = self._p_value_of(value)

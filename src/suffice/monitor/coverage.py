@@ -45,12 +45,10 @@ class Coverage:
 
     @property
     def monitors(self) -> Mapping[str, Monitor]:
-        """The monitors by kind of alarm."""
         found: dict[str, Monitor] = {"coverage": self._misses}
         return found if self._likeness is None else {**found, "exchangeability": self._likeness}
 
     def take(self, returned: SetReturned) -> None:
-        """Count one answer set."""
         self.counts["answers"] += 1
         if self._likeness is not None:
             self._likeness.update(round(returned.first_score, _DECIMALS))
@@ -83,6 +81,14 @@ class Coverage:
         low, _ = exact_interval(covered - self.counts["undecided"], labelled, _INTERVAL)
         _, high = exact_interval(covered, labelled, _INTERVAL)
         return Estimate(estimate=1.0 - self.counts["misses"] / labelled, low=low, high=high)
+
+    @property
+    def decided(self) -> tuple[str, str]:
+        found, promised = self.coverage, 1.0 - float(self._promised.alpha)
+        if found.low is None:
+            return "not shown", _MISSING["coverage"]
+        told = f"coverage is {percent(found.estimate)}% {bracket(found)}, promised {percent(promised)}%"
+        return "kept" if found.low >= promised else "not shown", told
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts and coverage as strict JSON."""

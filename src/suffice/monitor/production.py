@@ -4,45 +4,45 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 from suffice.contracts import ConfidentPolicy, CoveragePolicy, StopPolicy
-from suffice.costs.usage import find_cost
-from suffice.errors import UsageError, counted
+from suffice.errors import DataError, UsageError, counted
 from suffice.monitor.alarms import ExchangeabilityMonitor, ProbabilityMonitor
 from suffice.monitor.coverage import Coverage
-from suffice.monitor.questions import Asked, Promised, Reading, Stopping
-from suffice.options import Option, as_share
+from suffice.monitor.questions import CLOCK_S, Asked, Promised, Reading, Stopping
+from suffice.options import Option, as_share, read_since
 from suffice.policies.policy_file import policy_hash
 from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.formats import percent
-from suffice.results.table import Cell, Column, Described, Table, Value, table_of
+from suffice.results.markup import shorten
+from suffice.results.table import Cell, Column, Described, Table, table_of
 from suffice.results.tabular import Tabular
 from suffice.scoring import exact_match
 from suffice.stats.betting import Monitor
 from suffice.trace.rounds.labels import Label
 from suffice.trace.rounds.trace_set import TraceSet
 
-_COUNTS = (
-    *("questions", "rounds", "full_rounds", "budgeted", "early", "explored", "labelled", "cut"),
-    *("unanswered", "forgotten", "others"),
-)
 _MOST_WAITING = 100_000  # questions whose labels may still come
 _EARLIEST = datetime.min.replace(tzinfo=UTC)  # when a question ended of which no time is recorded
 _SAYS = {
-    "drift": "has drifted; questions, retriever or model changed, answers are not proven worse",
+    "loss": "stopping loses more than promised",
     "calibration": "answers are not right as often as the policy's confidence says",
     "coverage": "answer sets miss more often than promised",
     "exchangeability": "answers differ from those of the calibration; coverage is not proven to fall",
-    "loss": "stopping loses more than promised",
+    "drift": "has drifted; questions, retriever or model changed, answers are not proven worse",
     "exploration": "the share of explored questions is not the configured one, so losses may be wrong",
 }
 KINDS = tuple(_SAYS)
-"""Of alarms."""
+"""Of alarms, the gravest first."""
+_LEADS = {
+    "kept": "Kept its promise",
+    "not shown": "Not shown to keep its promise",
+    "no promise": "No alarm, and no promise to test",
+}
 
 
 def _alarm_cell(test: Mapping[str, Any]) -> Cell:
@@ -62,8 +62,6 @@ _TESTS: Sequence[Described] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProductionSettings:
-    """How to watch."""
-
     first: Annotated[
         int, Option(at_least=1, help="first questions to compare later ones with (no --reference)")
     ] = 200
@@ -89,12 +87,18 @@ class ProductionSettings:
         ),
     ] = 0.05
     seed: Annotated[int, Option(at_least=0, help="seed of all random draws")] = 42
+    since: Annotated[
+        datetime | None,
+        Option(
+            metavar="TIME",
+            parse=read_since,
+            help="also report on the time since: 12h, 7d, 2w, or an ISO date or time (UTC)",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """A deviation that chance does not explain."""
-
     kind: str = field(metadata={"json": "alarm"})
     of: str = ""
     question: int
@@ -102,6 +106,7 @@ class Alarm:
     policy: str
     text: str
     evidence: Mapping[str, float]
+    time: datetime | None = None
 
     @property
     def id(self) -> str:
@@ -134,10 +139,16 @@ class Production(Tabular):
         if settings.first < 1:
             raise UsageError(f"--first must be at least 1, found {settings.first}")
         self.reading: Reading = Reading(policy, settings.max_rounds)
-        self.counts: dict[str, int] = dict.fromkeys(_COUNTS, 0)
         self._policy = policy_hash(policy)
         self._promised = Promised.by(policy, settings.metric, settings.max_loss)
-        self._stopping = Stopping(self._promised, settings.level)
+        self._all = Stopping(self._promised, settings.level)
+        self._recent, self._since = None, "so far"
+        if settings.since is not None:
+            self._recent = Stopping(self._promised, settings.level)
+            self._since = f"since {settings.since:%Y-%m-%d %H:%M} UTC"
+        self.counts: dict[str, int] = self._all.counts
+        self.counts |= {"forgotten": 0, "others": 0}
+        self._last: datetime | None = None
         self._waiting: dict[str, Asked] = {}
         self.alarms: list[Alarm] = []
         """All that were raised, in order."""
@@ -179,12 +190,18 @@ class Production(Tabular):
         Each part of a record comes with its questions' ids in stored order, for questions with equal or
         unknown times.
         """
-        found: list[Asked] = []
+        stored: list[tuple[Asked, Asked]] = []
         for traces, order in parts:
             asked = {one.id: one for one in self.reading.questions(traces)}
-            found += [asked[name] for name in order if name in asked]
+            part = [asked[name] for name in order if name in asked]
+            stored += zip(part, self._dated(part), strict=True)
             self.counts["others"] += len(order) - len(asked)
-        found.sort(key=lambda question: question.time or _EARLIEST)
+        if stored and self._recent is not None and self._last is None:
+            raise DataError(
+                "no question has a time, which --since needs; leave it out", column="time"
+            )
+        stored.sort(key=lambda pair: pair[0].time or _EARLIEST)
+        found = [dated for _, dated in stored]
         for question in found:
             self.take(question)
         # of one look, labels come in the order of their questions: a file sorted by outcome is no alarm
@@ -193,27 +210,33 @@ class Production(Tabular):
             self.label(label)
         return found
 
+    def _dated(self, part: Sequence[Asked]) -> Iterator[Asked]:
+        """Give misdated questions the time of the one before, else of the next, in stored order."""
+        latest = datetime.now(UTC) + timedelta(seconds=CLOCK_S)
+        times = [
+            None if one.misdated or (one.time or latest) >= latest else one.time for one in part
+        ]
+        self._last = next(filter(None, times), self._last)
+        for one, time in zip(part, times, strict=True):
+            self._last = time or self._last
+            yield replace(one, time=self._last, misdated=time is None)
+
+    def _of(self, asked: Asked) -> list[Stopping]:
+        recent = self._recent
+        return [self._all] if recent is None or not self._is_recent(asked) else [self._all, recent]
+
     def take(self, asked: Asked) -> None:
-        """Take a question that ended."""
-        counts = self.counts
-        counts["questions"] += 1
-        counts["rounds"] += asked.rounds
-        counts["early"] += asked.early
-        counts["explored"] += asked.explored
-        counts["cut"] += asked.cut
-        if asked.budget is not None:
-            counts["budgeted"] += asked.rounds
-            counts["full_rounds"] += asked.budget
         for name, monitor in self._drift.items():
             monitor.update(asked.values[name])
         for name, held in self._past.items():
             held.append(asked.values[name])
         if not (self._drift or self._lacking):
             self._begin_drift()
-        self._stopping.take(asked)
+        for stopping in self._of(asked):
+            stopping.take(asked)
         if self._coverage is not None and asked.answer_set is not None:
             self._coverage.take(asked.answer_set)
-        self._look_at_bets(asked.id)
+        self._look_at_bets(asked)
         agreement = self._promised.metric.agreement
         if asked.explored and agreement:
             self._settle_loss(asked, ())
@@ -224,7 +247,7 @@ class Production(Tabular):
                 self.label(Label(question_id=asked.id, gold_answers=asked.gold))
             while len(self._waiting) > _MOST_WAITING:
                 self._waiting.pop(next(iter(self._waiting)))
-                counts["forgotten"] += 1
+                self.counts["forgotten"] += 1
 
     def label(self, label: Label) -> None:
         """Take a label; it counts only for a taken question without a label."""
@@ -242,13 +265,14 @@ class Production(Tabular):
         if not (gold or (scored and asked.at_stop.score is not None)):
             return
         del self._waiting[asked.id]
-        self.counts["labelled"] += 1
+        for stopping in self._of(asked):
+            stopping.counts["labelled"] += 1
         self._calibrate(asked, gold)
         if asked.explored and not self._promised.metric.agreement:
             self._settle_loss(asked, gold)
         if self._coverage is not None and asked.answer_set is not None and gold:
             self._coverage.label(asked.answer_set, gold)
-        self._look_at_bets(asked.id)
+        self._look_at_bets(asked)
 
     def _calibrate(self, asked: Asked, gold: Sequence[str]) -> None:
         """Score an answer as right if it equals a gold answer or has score 1; else it is unknown."""
@@ -265,15 +289,14 @@ class Production(Tabular):
 
     def _settle_loss(self, asked: Asked, gold: Sequence[str]) -> None:
         lost = self._promised.lost(asked.at_stop, asked.at_end, gold)
-        if math.isnan(lost):
-            self.counts["unanswered"] += 1
-        elif self._stopping.lose(lost):
-            loss, most = self._stopping.loss, self._promised.most or 0.0
+        broken = [stopping.lose(lost) for stopping in self._of(asked)]
+        if broken[0]:
+            loss, most = self._all.loss, self._promised.most or 0.0
             evidence = {"estimate": loss.estimate, "low": loss.low, "high": loss.high}
             evidence |= {"promised": most, "explored": float(loss.explored)}
             low, mean, high = (percent(part) for part in (loss.low, loss.estimate, loss.high))
             said = f"{mean}% [{low}, {high}] per question, promised at most {percent(most)}%"
-            self._raise("loss", asked.id, evidence, text=f"{_SAYS['loss']}: {said}")
+            self._raise("loss", asked, evidence, text=f"{_SAYS['loss']}: {said}")
 
     @property
     def _monitors(self) -> dict[tuple[str, str], Monitor]:
@@ -282,22 +305,22 @@ class Production(Tabular):
         }
         if self._calibration is not None:
             found["calibration", ""] = self._calibration
-        found["exploration", ""] = self._stopping.draws
+        found["exploration", ""] = self._all.draws
         if self._coverage is not None:
             found |= {(kind, ""): one for kind, one in self._coverage.monitors.items()}
         return found
 
-    def _look_at_bets(self, question_id: str) -> None:
+    def _look_at_bets(self, asked: Asked) -> None:
         for (kind, of), monitor in self._monitors.items():
             if monitor.alarmed:
                 evidence = {"capital": monitor.capital, "p_value": monitor.p_value}
                 evidence["taken"] = float(monitor.seen)
-                self._raise(kind, question_id, evidence, of=of)
+                self._raise(kind, asked, evidence, of=of)
 
     def _raise(
         self,
         kind: str,
-        question_id: str,
+        asked: Asked,
         evidence: Mapping[str, float],
         *,
         of: str = "",
@@ -309,7 +332,8 @@ class Production(Tabular):
             kind=kind,
             of=of,
             question=self.counts["questions"],
-            question_id=question_id,
+            question_id=asked.id,
+            time=asked.time,
             policy=self._policy,
             text=text or f"{of} {_SAYS[kind]}".lstrip(),
             evidence=evidence,
@@ -319,9 +343,9 @@ class Production(Tabular):
     # --- telling ---------------------------------------------------------------------------------
     @property
     def alarm_notes(self) -> list[str]:
-        """A sentence per alarm."""
         return [
-            f"ALARM, {alarm.kind} at question {alarm.question:,}: {alarm.text}."
+            f"ALARM, {alarm.kind} at question {alarm.question:,} ({shorten(alarm.question_id, 60)})"
+            f"{self._when(alarm)}: {alarm.text}."
             for alarm in self.alarms
         ]
 
@@ -343,35 +367,60 @@ class Production(Tabular):
             for (kind, of), monitor in self._monitors.items()
         ]
 
-    @property
-    def rounds_saved(self) -> float | None:
-        """Share of the full budgets' rounds that were not run, explored questions included."""
-        full = self.counts["full_rounds"]
-        return 1.0 - self.counts["budgeted"] / full if full else None
-
     def to_json(self) -> dict[str, Any]:
         """Return the whole state as strict JSON; ``alarmed_at`` counts a test's observations, from 1."""
+        decision, headline = self.decided
         told = {
             "policy": self._policy,
+            "decision": decision,
+            "headline": headline,
             "level": self.settings.level,
             "metric": self._promised.metric.key(self._promised.score),
             "promised_loss": self._promised.most,
-            **self.counts,
+            **self._all.to_json(),
             "waiting_for_labels": len(self._waiting),
             "alarm": bool(self.alarms),
             "tests": self._tests(),
-            "stopped_early": self._stopping.means["early"].at(self.settings.level),
-            "loss": self._stopping.loss,
-            "saved": self._stopping.saved,
-            "rounds_saved": self.rounds_saved,
             "coverage": self._coverage,
             "alarms": self.alarms,
         }
+        if self._recent is not None:
+            told["since"] = {
+                "since": self.settings.since,
+                **self._recent.to_json(),
+                "alarms": [alarm for alarm in self.alarms if self._is_recent(alarm)],
+            }
         return {name: as_json(value) for name, value in told.items()}
 
+    @property
+    def decided(self) -> tuple[str, str]:
+        """The decision on the time asked for, else on all questions, in a word and in a sentence."""
+        told, when = self._recent or self._all, self._since
+        if not told.counts["questions"]:
+            return "nothing", f"No question of policy {self._policy} ended {when}."
+        if self.alarms:
+            first = min(self.alarms, key=lambda a: (not self._is_recent(a), KINDS.index(a.kind)))
+            return "alarm", f"Alarm{self._when(first)}: {first.text}."
+        decision, why = told.decided
+        if decision == "no promise" and self._coverage is not None:
+            decision, why = self._coverage.decided
+        elif decision == "not shown" and not told.loss.estimate > (self._promised.most or 0.0):
+            whole, said = self._all.decided
+            if whole == "kept":
+                decision, why, when = whole, f"{said}, over all questions", "so far"
+        return decision, f"{_LEADS[decision]} {when}: {why}."
+
     def tables(self) -> tuple[Table, ...]:
-        """Return the tests, and the losses and savings of stopping."""
-        return self._tests_table(), self._stopping_table()
+        """Return the decision, the losses and savings of stopping, and the tests."""
+        headline, recent = Table(name="", title=self.decided[1]), self._recent
+        whole = self._all.table("stopping", "What stopping loses and saves over all questions")
+        if recent is None:
+            return headline, self._tests_table(), whole
+        tests = self._tests_table().picked("watched", "of", "taken", "alarm")
+        if not recent.counts["questions"]:
+            return headline, whole, tests
+        title = f"S{self._since[1:]}: {recent.told()}."
+        return headline, recent.table("period", title), whole, tests
 
     def _tests_table(self) -> Table:
         told = [
@@ -395,54 +444,17 @@ class Production(Tabular):
             notes += self._coverage.notes
         notes += self.alarm_notes
         counts = self.counts
-        title = (
-            f"{counted(counts['questions'], 'question')} of policy {self._policy}, {counts['rounds']:,} "
-            f"rounds. {counts['early']:,} stopped early, {counts['explored']:,} of them explored. "
-            f"Labels that count: {counts['labelled']:,} known, {len(self._waiting):,} missing."
-        )
+        title = f"{self._all.told(f' of policy {self._policy}')}, {len(self._waiting):,} missing."
         if counts["others"]:
             title += f"\n{counted(counts['others'], 'question')} of other policies are left out."
         return replace(table_of("tests", told, _TESTS, title, notes), names=2)
 
-    def _stopping_table(self) -> Table:
-        columns = (
-            Column(name="per_question", head="per question"),
-            Column(name="explored", kind="count", head="ran on"),
-            Column(name="mean", kind="percent", interval=True, head="mean, %"),
-            Column(name="promised", kind="percent", head="promised"),
-        )
-        loss, counts = self._stopping.loss, self.counts
-        rows: list[list[Value]] = []
-        if loss.explored:
-            rows.append([loss.name, loss.explored, loss, self._promised.most])
-        rows += [
-            [f"{find_cost(part.name).label} saved", part.explored, part, None]
-            for part in self._stopping.saved
-        ]
-        notes = [
-            f"Intervals hold at all times together, each with {100 * (1 - self.settings.level):g}% "
-            "confidence, if the means do not change."
-        ]
-        if not counts["explored"]:
-            notes = ["The loss of stopping is unknown: no question was explored (explore=0.05)."]
-        elif not loss.explored:
-            notes.append("The loss of stopping is unknown: no explored question has both scores.")
-        if counts["unanswered"]:
-            ran_on = f"{counted(counts['unanswered'], 'explored question')} lack"
-            notes.append(
-                f"{ran_on} your score at the stop: observe(..., score=...), or --metric em."
-                if self._promised.metric.against == "scores"
-                else f"{ran_on} an answer at the stop; suffice probe asks for it."
-            )
-        if counts["cut"]:
-            notes.append(
-                f"{counted(counts['cut'], 'question')} ended by a budget, an error or the user; their "
-                "last answer counts as that of the full budget."
-            )
-        if self.rounds_saved is not None:
-            notes.append(
-                f"Stopping saved {percent(self.rounds_saved)}% of the rounds of full budgets, explored "
-                "questions included."
-            )
-        title = "What stopping early loses and saves"
-        return Table(name="stopping", title=title, columns=columns, rows=rows, notes=notes)
+    def _is_recent(self, one: Asked | Alarm) -> bool:
+        since = self.settings.since
+        return since is not None and one.time is not None and one.time >= since
+
+    def _when(self, alarm: Alarm) -> str:
+        if alarm.time is None:
+            return ""
+        before = self._recent is not None and not self._is_recent(alarm)
+        return f" on {alarm.time:%Y-%m-%d}{', before this time' if before else ''}"

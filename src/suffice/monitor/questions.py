@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.contracts import AnswerSet, ConfidentPolicy, CoveragePolicy, StopPolicy
-from suffice.costs.usage import stop_costs
-from suffice.errors import UsageError
+from suffice.costs.usage import find_cost, stop_costs
+from suffice.errors import UsageError, counted
 from suffice.measures.costs import policy_reads
 from suffice.monitor.alarms import ProbabilityMonitor
 from suffice.policies.policy_file import policy_hash
-from suffice.scoring import METRICS, AnswerChoice, Metric, ScoreName, accuracy, exact_match, f1
+from suffice.results.as_json import as_json
+from suffice.results.formats import about, bracket, percent
+from suffice.results.table import Column, Table, Value
+from suffice.scoring import METRICS, SCORES, AnswerChoice, Metric, ScoreName, exact_match
 from suffice.signals.known_signals import resolve
 from suffice.signals.signal_table import SignalTable, answer_votes, first_stops, signal_columns
 from suffice.stats.betting import MeanSequence
@@ -29,12 +35,13 @@ from suffice.trace.rounds.trace_set import TraceSet
 SAVED = ("rounds", "llm_calls", "evaluated_tokens", "seconds")
 """Costs of which it is watched what share stopping saves."""
 STOP_ROUND = "stop round"
+CLOCK_S = 60.0  # by which clocks may differ or be set back
+_COUNTS = (
+    *("questions", "rounds", "full_rounds", "budgeted", "early", "explored", "labelled", "cut"),
+    *("unanswered", "misdated"),
+)
+_NUMBERS = range(1, 1_000_000)
 _OF_SHARE = 0.1  # of the level, for the share of questions that are stopped early
-_SCORES: Mapping[ScoreName, Callable[[str, Iterable[str]], float]] = {
-    "em": exact_match,
-    "f1": f1,
-    "acc": accuracy,
-}
 Array = NDArray[np.float64]
 
 
@@ -57,8 +64,6 @@ class SetReturned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A question that ended."""
-
     id: str
     time: datetime | None = None
     rounds: int
@@ -68,6 +73,7 @@ class Asked:
     explored: bool = False
     propensity: float | None = None
     cut: bool = False
+    misdated: bool = False
     values: Mapping[str, float] = field(default_factory=dict)
     confidence: float | None = None
     at_stop: Returned = field(default_factory=Returned)
@@ -78,8 +84,6 @@ class Asked:
 
 
 class Reading:
-    """A reader of questions for one policy."""
-
     def __init__(self, policy: StopPolicy, max_rounds: int | None = None) -> None:
         self._policy, self._hash, self._max_rounds = policy, policy_hash(policy), max_rounds
         read = (name for signal in policy.signals for name in _places(signal))
@@ -122,6 +126,10 @@ def _asked(policy: StopPolicy, traces: TraceSet, full: int | None) -> Iterator[A
     starts = traces.starts.tolist()
     times, gold = _of_last_rounds(traces, "time"), traces.of_questions("gold_answers")
     propensity = traces.of_questions("propensity")
+    fell: NDArray[np.bool_] = np.zeros(len(last), bool)
+    if traces.has("time"):
+        moments = traces.dense(pc.cast(traces.table.column("time"), pa.int64()))
+        fell = np.any(np.diff(moments, axis=1) < -1e6 * CLOCK_S, axis=1)
     saved = _saved(policy, traces, at, last - 1)
     sets = None
     if isinstance(policy, CoveragePolicy):
@@ -149,6 +157,7 @@ def _asked(policy: StopPolicy, traces: TraceSet, full: int | None) -> Iterator[A
             explored=explored,
             propensity=None if drawn is None or drawn >= 1 else float(f"{drawn:.6g}"),
             cut=ended_by[number] in CUTS and not by_policy and not whole,
+            misdated=bool(fell[number]),
             values={**own, STOP_ROUND: math.nan if stop is None else float(stop)},
             confidence=None if confidence is None else known(confidence[number, at[number]]),
             at_stop=returned(number, ended[number]),
@@ -284,7 +293,7 @@ class Promised:
         terms = policy.facts.guarantee
         loss, stated = _bound_of(terms)
         certified = {
-            known.key(score): (known, score) for known in METRICS.values() for score in _SCORES
+            known.key(score): (known, score) for known in METRICS.values() for score in SCORES
         }.get(str(terms.get("metric")))
         if metric is None and certified is not None:
             known, score = certified
@@ -319,13 +328,11 @@ class Promised:
             return math.nan
         if self.metric.agreement and exact_match(returned.answer, gold) == 1.0:
             return 1.0
-        return _SCORES[self.score](returned.answer, gold)
+        return SCORES[self.score](returned.answer, gold)
 
-    @property
-    def in_words(self) -> str:
-        """The loss, for a table."""
+    def in_words(self, verb: str = " lost") -> str:
         kind = {"signed": "", "drop": " in drops", "wrong-stop": " in wrong stops"}[self.loss]
-        return f"{self.metric.head(self.score)} lost{kind}"
+        return f"{self.metric.head(self.score)}{verb}{kind}"
 
 
 def _bound_of(terms: Mapping[str, Any]) -> tuple[str, float | None]:
@@ -350,7 +357,7 @@ class PerQuestion:
 
 
 class Stopping:
-    """Losses and savings of stopping per question, with intervals that hold at all times.
+    """Counts, and losses and savings of stopping per question, with intervals that hold at all times.
 
     Savings are shares of the cost of the same loop without the stop.
 
@@ -362,6 +369,7 @@ class Stopping:
 
     def __init__(self, promised: Promised, level: float) -> None:
         self._promised, self._level = promised, level
+        self.counts: dict[str, int] = dict.fromkeys(_COUNTS, 0)
         self.means: dict[str, MeanSequence] = {
             name: MeanSequence(0.0, 1.0) for name in ("early", *SAVED)
         }
@@ -369,7 +377,16 @@ class Stopping:
         self.draws: ProbabilityMonitor = ProbabilityMonitor(level)
 
     def take(self, asked: Asked) -> None:
-        """Take a question that ended."""
+        counts = self.counts
+        counts["questions"] += 1
+        counts["rounds"] += asked.rounds
+        counts["early"] += asked.early
+        counts["explored"] += asked.explored
+        counts["cut"] += asked.cut
+        counts["misdated"] += asked.misdated
+        if asked.budget is not None:
+            counts["budgeted"] += asked.rounds
+            counts["full_rounds"] += asked.budget
         if asked.stop is not None:
             self.means["early"].take(float(asked.early))
         for name, share in asked.saved.items():
@@ -378,7 +395,10 @@ class Stopping:
             self.draws.update(asked.propensity, float(asked.explored))
 
     def lose(self, loss: float) -> bool:
-        """Take the loss of a question that ran on; return whether the loss is proven too high."""
+        """Take the loss of a question that ran on, or NaN; return whether the loss is proven too high."""
+        if math.isnan(loss):
+            self.counts["unanswered"] += 1
+            return False
         self.means["loss"].take(loss)
         most = self._promised.most
         mean = self.means["early"].mean * self.means["loss"].mean
@@ -387,11 +407,10 @@ class Stopping:
     @property
     def loss(self) -> PerQuestion:
         """The loss per question."""
-        return self._per_question(self._promised.in_words, self.means["loss"])
+        return self._per_question(self._promised.in_words(), self.means["loss"])
 
     @property
     def saved(self) -> list[PerQuestion]:
-        """The saved share of each known cost."""
         return [
             self._per_question(name, self.means[name]) for name in SAVED if self.means[name].count
         ]
@@ -407,3 +426,140 @@ class Stopping:
             low=min(ends),
             high=max(ends),
         )
+
+    @property
+    def rounds_saved(self) -> float | None:
+        """Share of the full budgets' rounds that were not run, explored questions included."""
+        full = self.counts["full_rounds"]
+        return 1.0 - self.counts["budgeted"] / full if full else None
+
+    @property
+    def needed(self) -> int | None:
+        """Explored questions of known loss that would prove the promise, if they lose as these do.
+
+        If there are none yet: if none loses anything. ``None``: no promise, or no number would.
+        """
+        most, losses = self._promised.most, self.means["loss"]
+        if most is None:
+            return None
+        if not losses.count:
+            losses = MeanSequence(self._promised.least, 1.0)
+            losses.take(0.0)
+        share = self.means["early"].at(_OF_SHARE * self._level).high
+
+        def proven(count: int) -> bool:
+            return share * losses.at((1.0 - _OF_SHARE) * self._level, count).high <= most
+
+        found = bisect_left(_NUMBERS, True, key=proven)
+        return _NUMBERS[found] if found < len(_NUMBERS) else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return counts and figures as strict JSON."""
+        told = {
+            **self.counts,
+            "stopped_early": self.means["early"].at(self._level),
+            "loss": self.loss,
+            "saved": self.saved,
+            "rounds_saved": self.rounds_saved,
+            "questions_needed": self.needed,
+        }
+        return {name: as_json(value) for name, value in told.items()}
+
+    # --- in words ----------------------------------------------------------------------------------
+    def told(self, of: str = "") -> str:
+        counts = self.counts
+        return (
+            f"{counted(counts['questions'], 'question')}{of}, {counts['rounds']:,} rounds. "
+            f"{counts['early']:,} stopped early, {counts['explored']:,} of them explored. Labels that count: "
+            f"{counts['labelled']:,} known"
+        )
+
+    @property
+    def decided(self) -> tuple[str, str]:
+        most, loss = self._promised.most, self.loss
+        if most is None:
+            return "no promise", "state one with suffice monitor --max-loss"
+        if not self.counts["early"]:
+            return "kept", "no question was stopped early, so nothing was lost or saved"
+        if self._unknown:
+            return "not shown", self._unknown
+        kept = loss.high <= most
+        said = f"{percent(loss.estimate)} {bracket(loss)}"
+        said = f"at most {percent(max(loss.high, 0.0))}" if kept else said
+        return "kept" if kept else "not shown", (
+            f"stopping loses {said} points of {self._promised.in_words('')} per question, promised at most "
+            f"{percent(most)} ({100 * (1 - self._level):g}% confidence)"
+        )
+
+    @property
+    def _unknown(self) -> str:
+        """Why the loss is unknown; empty: it is known."""
+        if not self.counts["explored"]:
+            return "no question was explored (explore=0.05)"
+        return "" if self.loss.explored else "no explored question has both scores"
+
+    def _notes(self) -> list[str]:
+        counts, notes = self.counts, list[str]()
+        if self.rounds_saved is not None:
+            notes.append(
+                f"Stopping saved {percent(self.rounds_saved)}% of the rounds of full budgets, explored "
+                "questions included."
+            )
+        if counts["explored"]:
+            level = 100 * (1 - self._level)
+            notes.append(
+                f"Intervals hold at all times together, each with {level:g}% confidence, if the means do "
+                "not change."
+            )
+        if self._unknown:
+            notes.append(f"The loss of stopping is unknown: {self._unknown}.")
+        if self.decided[0] == "not shown":
+            notes.append(self._more())
+        if 0 < counts["misdated"] < counts["questions"]:
+            notes.append(
+                f"The clock was wrong or is unknown for {counted(counts['misdated'], 'question')}: no "
+                "time, one in the future, or rounds that go back. Their place in the record counts."
+            )
+        if counts["unanswered"]:
+            ran_on = f"{counted(counts['unanswered'], 'explored question')} lack"
+            notes.append(
+                f"{ran_on} your score at the stop: observe(..., score=...), or --metric em."
+                if self._promised.metric.against == "scores"
+                else f"{ran_on} an answer at the stop; suffice probe asks for it."
+            )
+        if counts["cut"]:
+            notes.append(
+                f"{counted(counts['cut'], 'question')} ended by a budget, an error or the user; their "
+                "last answer counts as that of the full budget."
+            )
+        return notes
+
+    def _more(self) -> str:
+        needed, known, counts = self.needed, self.loss.explored, self.counts
+        if needed is None:
+            return "No number of questions like these would show that the promise is kept."
+        losing = "if they lose as these do" if known else "if none loses anything"
+        waiting = counts["explored"] - known - counts["unanswered"]
+        asked = math.ceil(needed * counts["questions"] / counts["early"])
+        return (
+            f"{about(needed).capitalize()} labeled explored questions would show it, {losing}. There are "
+            f"{known:,}, and {waiting:,} lack a label. With explore=1 {about(asked)} questions give so many, "
+            "with explore=0.1 ten times as many."
+        )
+
+    def table(self, name: str, title: str) -> Table:
+        """Return losses and savings, with notes."""
+        columns = (
+            Column(name="per_question", head="per question"),
+            Column(name="explored", kind="count", head="ran on"),
+            Column(name="mean", kind="percent", interval=True, head="mean, %"),
+            Column(name="promised", kind="percent", head="promised"),
+        )
+        loss, rows = self.loss, list[list[Value]]()
+        if loss.explored:
+            rows.append([loss.name, loss.explored, loss, self._promised.most])
+        rows += [
+            [f"{find_cost(part.name).label} saved", part.explored, part, None]
+            for part in self.saved
+        ]
+        return Table(name=name, title=title, columns=columns, rows=rows, notes=self._notes())

@@ -220,7 +220,6 @@ def fit_data(
 
 
 def refuse_without_gold(measures: Measures, who: str, why: str) -> None:
-    """Refuse a fit whose claims need gold answers where there are none."""
     if not measures.metric.gold:
         raise UsageError(
             f"{who} is fitted on gold answers only ({why}); {measures.metric.stands_for_gold}. "

@@ -42,14 +42,11 @@ class PolicyKind(ABC):
 
 @runtime_checkable
 class Weighted(Protocol):
-    """A policy with a file of weights beside its policy file."""
-
     def weights_file(self) -> bytes:
         """Return the weights as a safetensors file."""
 
 
 def weights_beside(file: Path) -> Path:
-    """Return the path of a policy file's weights."""
     return file.with_suffix(".safetensors")
 
 
@@ -154,7 +151,6 @@ class Method(PolicyKind):
         """Fit on the questions of ``split``."""
 
     def can_read(self, traces: TraceSet) -> bool:
-        """Return whether the traces have the splits that it reads."""
         return any(splits <= set(traces.splits) for splits in self.reads)
 
 

@@ -20,7 +20,6 @@ _DECIDES_NOTHING = ("budget", "costs", "fitted_on", "guarantee", "levels", "note
 
 
 def policy_document(policy: StopPolicy) -> dict[str, Any]:
-    """Return the JSON document of a policy's file."""
     document = getattr(policy, "document", None)
     if document is None:
         raise UsageError(
@@ -150,7 +149,6 @@ def unpack_policy(document: Mapping[str, Any]) -> StopPolicy:
 
 
 def load_filter(path: str) -> StatedFilter:
-    """Return the passage filter of a policy file."""
     policy = load_policy(path).policy
     if not isinstance(policy, FilteringPolicy):
         raise UsageError(

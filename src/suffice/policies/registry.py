@@ -76,7 +76,6 @@ def nameable_methods() -> tuple[str, ...]:
 
 
 def kind_names() -> tuple[str, ...]:
-    """Return the kinds of policies in files, sorted."""
     return tuple(sorted((*_KINDS, *_entries())))
 
 

@@ -43,7 +43,6 @@ def signed(share: float | None) -> str:
 
 
 def bracket(interval: Measured | None) -> str:
-    """Format an interval's ends in percentage points."""
     return "" if interval is None else f"[{percent(interval.low)}, {percent(interval.high)}]"
 
 
@@ -53,7 +52,6 @@ def points(interval: Measured | None) -> str:
 
 
 def decimal(value: float | None) -> str:
-    """Format a mean with two decimals."""
     return UNKNOWN if value is None else f"{value:z,.2f}"
 
 
@@ -74,6 +72,16 @@ def amount(value: float | None) -> str:
 def count(value: float | None) -> str:
     """Format a count, or the mean of a large count, without decimals."""
     return UNKNOWN if value is None else f"{value:,.0f}"
+
+
+def about(value: int) -> str:
+    """Format a count that is estimated, rounded up to two digits.
+
+    >>> about(1234), about(7)
+    ('about 1,300', 'about 7')
+    """
+    scale = int(10 ** max(len(str(value)) - 2, 0))
+    return f"about {-(-value // scale) * scale:,}"
 
 
 def tick(value: float) -> str:
@@ -102,7 +110,6 @@ def estimated(figure: Measured | None, *, sign: bool = False) -> str:
 
 
 def fraction(value: float | None, digits: int = 4) -> str:
-    """Format a score that is not read in percent."""
     return UNKNOWN if value is None else f"{value:z.{digits}f}"
 
 

@@ -25,7 +25,6 @@ class Plot:
 
 
 def draw(plot: Plot, axes: Any = None) -> Any:
-    """Draw a plot on matplotlib axes, by default new ones, and return them."""
     pyplot = require("matplotlib.pyplot", purpose="plots", package="matplotlib")
     table, data = plot.table, plot.table.data()
     labels = [str(name) for name in data[plot.label or table.columns[0].name]]

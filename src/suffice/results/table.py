@@ -125,9 +125,9 @@ class Table:
         return join([data_table(self.title or self.name, head, rows, names=names), *notes])
 
     def markdown(self) -> str:
-        """Return a heading, the title, a GitHub Markdown table, and the notes."""
-        blocks = [f"### {_markdown(self.name[:1].upper() + self.name[1:])}"]
-        blocks += [_markdown(self.title)] if self.title else []
+        """Return a heading if it has a name, the title, a GitHub Markdown table, and the notes."""
+        heads = [f"### {self.name[:1].upper()}{self.name[1:]}"] if self.name else []
+        blocks = [_markdown(text) for text in (*heads, self.title) if text]
         if self.columns:
             blocks.append("\n".join(_markdown_lines(self)))
         return "\n\n".join([*blocks, *(_markdown(note) for note in self.notes)]) + "\n"
@@ -297,7 +297,6 @@ def table_of(
     title: str = "",
     notes: Sequence[str] = (),
 ) -> Table:
-    """Return a table with a row for every item."""
     rows = [[_item_value(item, of) for of, _ in described] for item in items]
     columns = [column for _, column in described]
     return Table(name=name, title=title, columns=columns, rows=rows, notes=notes)
@@ -313,7 +312,6 @@ def _item_value(item: Any, of: str | Callable[[Any], Value]) -> Value:
 
 
 def estimate_column(name: str, head: str, *, signed: bool = False) -> Column:
-    """Return a column of two decimals with intervals."""
     return Column(name=name, kind="number", digits=2, interval=True, signed=signed, head=head)
 
 

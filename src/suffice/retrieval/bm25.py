@@ -184,7 +184,6 @@ class BM25Index:
 
     @classmethod
     def build(cls, passages: Iterable[Passage], settings: BM25Settings | None = None) -> BM25Index:
-        """Index the title and text of passages."""
         kept, settings = tuple(passages), settings or BM25Settings()
         check_ids(kept)
         if settings.variant != "okapi":

@@ -244,8 +244,6 @@ _NO_HEAD: tuple[type[Exception], ...] = (*UNREADABLE, UsageError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadWeights:
-    """Hold the trained weights of the head."""
-
     encoder: str
     pole: NDArray[np.float64]
     weights: NDArray[np.float64]
@@ -311,7 +309,6 @@ class ContradictionHead:
 
     @classmethod
     def load(cls, path: str | Path | None = None, encoder: Encoder | None = None) -> Self:
-        """Read a head."""
         place = Path(str(resources.files("suffice.retrieval") / _FILE)) if path is None else path
         return cls(HeadWeights.read(Path(place)), encoder or OnnxEncoder.load())
 

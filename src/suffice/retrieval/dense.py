@@ -48,7 +48,6 @@ class DenseIndex:
         *,
         on_progress: Callable[[int, int], None] = lambda *_: None,
     ) -> DenseIndex:
-        """Embed and index passages."""
         kept = tuple(passages)
         check_ids(kept)
         texts = [passage_text(kept[row]).strip() for row in _with_text(kept)]

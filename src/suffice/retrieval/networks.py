@@ -23,7 +23,6 @@ SAFE = {"use_safetensors": True}
 
 @contextmanager
 def without_bars() -> Iterator[None]:
-    """Turn progress bars off inside, and restore them after."""
     logging = require("transformers.utils.logging", extra="rerank", purpose="A cross-encoder")
     if not logging.is_progress_bar_enabled():
         yield

@@ -28,7 +28,6 @@ _SHOWN = 3
 
 
 def check_ids(passages: Sequence[Passage]) -> None:
-    """Refuse passages that share an id."""
     counts = Counter(passage.id for passage in passages)
     if len(counts) < len(passages):
         repeated = [name for name, count in counts.items() if count > 1]
@@ -117,17 +116,14 @@ class StoredIndex:
     file: Path
 
     def error(self, message: str, column: str | None = None) -> DataError:
-        """Return an error with a remedy."""
         return DataError(f"{message}; build the index again", file=str(self.file), column=column)
 
 
 def has_index(folder: Path) -> bool:
-    """Say whether a folder holds a saved index, valid or not."""
     return os.path.exists(folder / _FILE)  # noqa: PTH110 - a name too long is no index
 
 
 def prepare_folder(folder: Path) -> None:
-    """Make the folder of an index, if it is missing."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         names = sorted(entry.name for entry in folder.iterdir())

@@ -43,13 +43,11 @@ class IndexMaker:
     on_progress: Callable[[int, int], None] = lambda *_: None
 
     def build(self, kind: IndexKind, passages: tuple[Passage, ...]) -> KeptIndex:
-        """Build a new index."""
         if kind == "bm25":
             return BM25Index.build(passages)
         return DenseIndex.build(passages, self._needed_encoder(), on_progress=self.on_progress)
 
     def load(self, kind: IndexKind, folder: Path) -> KeptIndex:
-        """Load a saved index."""
         if kind == "bm25":
             return BM25Index.load(folder)
         return DenseIndex.load(folder, self._needed_encoder())

@@ -68,9 +68,9 @@ def with_signals(
 ) -> StoredSignals:
     """Compute all signals that the record allows, or those in ``only``, and store them.
 
-    Looks are asked beside those in ``only``. Stored values stay. An undefined value is stored as null. A model is asked about every round without a
-    stored value. A round whose call fails gets no value, so a later run asks again. After an interrupt no
-    model is asked.
+    Looks are asked beside those in ``only``. Stored values stay. An undefined value is stored as null. A
+    model is asked about every round without a stored value. A round whose call fails gets no value, so a
+    later run asks again. After an interrupt no model is asked.
     """
     looks = () if models.looks is None else models.looks.names
     named = only if only is not None else () if looks else tuple(SIGNALS)

@@ -89,7 +89,6 @@ class Monitor:
 
     @property
     def alarmed(self) -> bool:
-        """Say whether an alarm was raised."""
         return self._alarmed_at is not None
 
     @property
@@ -133,7 +132,6 @@ class MeanSequence:
         self._counts: dict[float, int] = {}
 
     def take(self, value: float) -> None:
-        """Take one more value."""
         if not self._least <= value <= self._most:
             raise UsageError(
                 f"a value must be from {self._least:g} to {self._most:g}, found {value!r}"
@@ -153,14 +151,17 @@ class MeanSequence:
             return math.nan
         return math.fsum(value * times for value, times in self._counts.items()) / self.count
 
-    def at(self, level: float) -> AnytimeMean:
-        """Return the mean and an interval that ever misses it with probability at most ``level``."""
+    def at(self, level: float, count: int | None = None) -> AnytimeMean:
+        """Return the mean and an interval that ever misses it with probability at most ``level``.
+
+        ``count``: as it would be after so many values, distributed as those that came.
+        """
         exact_level(level, "level")
-        count, mean = self.count, self.mean
-        if not count:
+        count, mean = self.count if count is None else count, self.mean
+        if not self._counts:
             return AnytimeMean(count=0, estimate=mean, low=self._least, high=self._most)
         values = np.array(list(self._counts))
-        times = np.array(list(self._counts.values()), np.float64)
+        times = np.array(list(self._counts.values()), np.float64) * (count / self.count)
         wanted = math.log(2.0 / level)
         span = self._most - self._least
         above = (values - self._least) / span

@@ -43,7 +43,6 @@ def whole(value: object, column: str, least: int = 0) -> int:
 
 
 def number_or_none(value: object, column: str) -> float | None:
-    """Read a number or null."""
     return None if value is None else number(value, column)
 
 
@@ -68,7 +67,6 @@ def probability_or_none(value: object, column: str) -> float | None:
 
 
 def check_points(x: Sequence[float]) -> None:
-    """Refuse points of a map that are not finite and strictly increasing."""
     for value in x:
         if not math.isfinite(value):
             raise DataError(f"must be finite, found {value!r}", column="x")
@@ -78,7 +76,6 @@ def check_points(x: Sequence[float]) -> None:
 
 
 def finite(value: object, column: str) -> float:
-    """Read a finite number."""
     read = number(value, column)
     if not math.isfinite(read):
         raise DataError(f"must be finite, found {read!r}", column=column)
@@ -87,8 +84,6 @@ def finite(value: object, column: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """Read an object of a document field by field."""
-
     document: Mapping[str, Any]
     within: str = ""
 
@@ -116,7 +111,6 @@ class Fields:
         return Fields(self.of(name, dict) or {}, self.column(name))
 
     def one_of(self, name: str, allowed: Collection[str], default: Any = None) -> Any:
-        """Read one of these words."""
         value = self.document.get(name, default)
         if not isinstance(value, str | None) or value not in allowed:
             raise DataError(
@@ -138,7 +132,6 @@ class Fields:
         return finite(self.document.get(name, default), self.column(name))
 
     def number_or_none(self, name: str) -> float | None:
-        """Read a number or null."""
         return number_or_none(self.document.get(name), self.column(name))
 
     def numbers(self, name: str) -> dict[str, float]:

@@ -80,7 +80,6 @@ def from_sums(n_questions: int) -> bool:
 
 
 def draws_in_words(n_questions: int) -> str:
-    """Name the kind of draws behind intervals over so many questions."""
     return "draws by sums" if from_sums(n_questions) else "paired resamples"
 
 

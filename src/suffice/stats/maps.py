@@ -30,8 +30,6 @@ _PLAIN = "isotonic"  # what a map without a kind is
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedMap:
-    """Hold a map as numbers and lists of numbers."""
-
     kind: ClassVar[str]
     title: ClassVar[str]
 
@@ -46,7 +44,6 @@ class FittedMap:
 
     @classmethod
     def from_json(cls, document: object) -> Self:
-        """Read the map from a JSON object."""
         names = () if cls.kind == _PLAIN else ("kind",)
         parts = map_fields(document, cls.title, (*names, *(field.name for field in fields(cls))))
         read: dict[str, Any] = {}
@@ -96,7 +93,6 @@ def read_map(document: object) -> Calibrator:
 
 
 def calibrator_document(calibrator: PerRoundCalibrator) -> dict[str, Any]:
-    """Return a calibrator as a part of a policy file."""
     document: dict[str, Any] = {
         "absent": calibrator.absent,
         "rounds": [fitted_map.to_json() for fitted_map in calibrator.maps],

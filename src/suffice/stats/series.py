@@ -248,7 +248,6 @@ def _trend(logs: Values) -> tuple[Values, Values, NDArray[np.bool_]]:
 
 
 def _summed(parts: Values) -> Values:
-    """Sum rows from left to right."""
     total = np.zeros(len(parts))
     for column in parts.T:
         total = total + column

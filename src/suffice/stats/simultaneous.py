@@ -42,7 +42,6 @@ class SimultaneousBand:
         return _interval(self.estimate[column], self.low[column], self.high[column])
 
     def alone(self, column: int) -> Interval:
-        """Return a column's mean with the interval for this column alone."""
         return _interval(self.estimate[column], self.naive_low[column], self.naive_high[column])
 
     def of(self, columns: NDArray[np.intp]) -> SimultaneousBand:

@@ -31,6 +31,7 @@ from suffice.measures.costs import CostAxis
 from suffice.measures.measures import Measures
 from suffice.measures.seen import record_banners
 from suffice.monitor.production import Production, ProductionSettings
+from suffice.options import read_since
 from suffice.policies.defaults import EVAL_SPLIT, USUAL_METHODS
 from suffice.policies.fitting import fit_rule
 from suffice.policies.policy_file import policy_hash
@@ -60,13 +61,12 @@ class NotReadyError(SufficeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewSettings:
-    """Policies and rules to compare, the metric and the cost."""
-
     policies: tuple[Wanted, ...] = ()
     rules: tuple[str, ...] = ()
     metric: MetricName | None = None
     cost: str | None = None
     fit_on: str | None = None
+    since: str = "7d"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -198,7 +198,8 @@ class RecordView:
         for candidate in [columns.candidate for columns in self.policies] if self.watches else []:
             if candidate.policy is None or candidate.hash not in self.ran:
                 continue
-            settings = ProductionSettings(max_rounds=candidate.max_rounds)
+            since = read_since(self.settings.since) if self.traces.has("time") else None
+            settings = ProductionSettings(max_rounds=candidate.max_rounds, since=since)
             production = Production(candidate.policy, settings)
             production.read([(self.traces, self.traces.question_ids)])
             self.watched[candidate.hash] = production

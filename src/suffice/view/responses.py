@@ -247,7 +247,6 @@ def question_page(view: RecordView, wanted: PageWanted) -> dict[str, Any]:
 def one_question(
     view: RecordView, name: str, rule: str = "", chosen: Selection | None = None
 ) -> dict[str, Any]:
-    """Return a question's rounds, signals, and where each policy stops and why."""
     place = pc.index(view.question_ids, name).as_py()
     if place < 0:
         raise DataError(
@@ -474,10 +473,12 @@ def _watched(view: RecordView, candidate: NamedPolicy) -> dict[str, Any]:
                 f"It ran in this record, which has more than {MOST_WATCHED:,} questions. To see its watch: "
                 "suffice monitor TRACES --policy POLICY"
             )
-        return {"note": visible(note), "alarms": [], "tables": []}
-    alarms = produced.alarm_notes
+        return {"note": visible(note), "decision": "", "headline": "", "alarms": [], "tables": []}
+    alarms, (decision, headline) = produced.alarm_notes, produced.decided
     return {
         "note": "",
+        "decision": decision,
+        "headline": visible(headline),
         "alarms": [visible(alarm) for alarm in alarms],
         "tables": [
             {
@@ -488,7 +489,7 @@ def _watched(view: RecordView, candidate: NamedPolicy) -> dict[str, Any]:
                 "rows": [[visible(cell) for cell in row] for row in table.shown()],
                 "notes": [visible(note) for note in table.notes if note not in alarms],
             }
-            for table in produced.tables()
+            for table in produced.tables()[1:]
         ],
     }
 

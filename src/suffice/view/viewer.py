@@ -40,8 +40,6 @@ def assets() -> dict[str, bytes]:
 
 
 class Shown:
-    """The shown record, which is opened again when its files change."""
-
     def __init__(
         self,
         view: RecordView | None,

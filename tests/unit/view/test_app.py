@@ -19,6 +19,7 @@ from suffice.evaluation.settings import ComparisonSettings
 from suffice.measures.measures import Measures
 from suffice.monitor.following import Following
 from suffice.monitor.production import Production, ProductionSettings
+from suffice.options import read_since
 from suffice.policies.policy_file import save_policy
 from suffice.policies.rules.policy import Rule
 from suffice.testing.traces import make_record, to_trace_set
@@ -283,10 +284,14 @@ def test_a_policy_that_ran_is_watched_as_monitor_does(
         return watched
 
     told = shown()
-    production = Production(policy, ProductionSettings(max_loss=0.1, first=3, max_rounds=3))
+    since = read_since("7d")
+    settings = ProductionSettings(max_loss=0.1, first=3, max_rounds=3, since=since)
+    production = Production(policy, settings)
     Following(folder, production).look()
-    tables = production.tables()
+    tables = production.tables()[1:]
     assert [one["rows"] for one in told["tables"]] == [table.shown() for table in tables]
+    assert [table.name for table in tables] == ["period", "stopping", "tests"]
+    assert (told["decision"], told["headline"][:5]) == ("alarm", "Alarm")
     assert production.counts["labelled"] > 0
     (alarm,) = told["alarms"]
     assert alarm.startswith("ALARM, loss at question")

@@ -35,8 +35,6 @@ _RULES = "; ".join(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedOptions(AnswerSettings):
-    """Options of how to answer the question."""
-
     GROUP: ClassVar = "Loop"
 
     pipeline: PipelineName = None
@@ -44,8 +42,6 @@ class AskedOptions(AnswerSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchedOptions(RetrievalOptions):
-    """Options of what to search and how."""
-
     corpus: Corpus = None
     index: Annotated[
         str | None,

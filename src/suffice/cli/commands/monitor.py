@@ -23,8 +23,6 @@ from suffice.trace.stored_file import EXAMPLE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitorOptions(ProductionSettings):
-    """Options of what to watch, how often, and where to send alarms."""
-
     reference: Annotated[
         str | None,
         Option(metavar="TRACES", help="record to compare with (default: the first questions)"),

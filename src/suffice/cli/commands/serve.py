@@ -17,7 +17,7 @@ from suffice.cli.shared_options import Json, Measuring, ModelOptions, Traces, ou
 from suffice.concurrency import started
 from suffice.errors import StorageError, UsageError, counted
 from suffice.evaluation.settings import ComparedBy, CostName, FittedElsewhere, Policies, Rules
-from suffice.options import Option
+from suffice.options import Option, read_since
 from suffice.serve.service_settings import ServeSettings, load_settings, with_given
 
 if TYPE_CHECKING:
@@ -124,7 +124,6 @@ def named(policies: Sequence[str]) -> dict[str, str]:
 
 
 def open_service(settings: ServeSettings) -> Service:
-    """Return the service of some settings, with its models loaded."""
     from suffice.serve.service import Service
 
     usual = ServeSettings()
@@ -213,6 +212,10 @@ def view(
     metric: ComparedBy = None,
     cost: CostName = None,
     elsewhere: FittedElsewhere,
+    since: Annotated[
+        str,
+        Option(metavar="TIME", help="report on policies that ran since then, as monitor --since"),
+    ] = "7d",
     port: Annotated[int, Option(at_least=0, help="port on 127.0.0.1; 0: any free one")] = 7577,
     no_browser: Annotated[bool, Option(help="do not open a browser")] = False,
     bundle: Annotated[
@@ -241,8 +244,14 @@ def view(
     from suffice.view.data import RecordView, ViewSettings
     from suffice.view.viewer import Shown, viewer_app, write_bundle
 
+    read_since(since)
     settings = ViewSettings(
-        policies=policy, rules=stop_when, metric=metric, cost=cost, fit_on=elsewhere.fit_on
+        policies=policy,
+        rules=stop_when,
+        metric=metric,
+        cost=cost,
+        fit_on=elsewhere.fit_on,
+        since=since,
     )
     # measured in processes of their own, however few, so that the page is answered meanwhile
     workers = Workers(reading.workers, behind=True) if reading.ray is None else reading.executor()

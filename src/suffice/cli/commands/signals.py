@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -44,8 +45,6 @@ class JudgeOptions(ModelOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalOptions:
-    """Options of signals and of the models that compute them."""
-
     only: Annotated[tuple[str, ...] | None, Option(metavar="A,B", help="only these signals")] = None
     reranker: Annotated[
         str | None,
@@ -207,9 +206,10 @@ def _listed() -> Table:
 
 def _progress() -> Callable[[Asked], None]:
     lines: dict[str, ProgressLine] = {}
+    started = time.monotonic()  # many questions may be asked before the first is answered
 
     def show(now: Asked) -> None:
-        line = lines.setdefault(now.what, ProgressLine(f"{now.unit} {now.what}"))
+        line = lines.setdefault(now.what, ProgressLine(f"{now.unit} {now.what}", started))
         line.show(now.finished, now.planned, failed=now.failed)
 
     return show

@@ -40,8 +40,6 @@ Replace = Annotated[bool, Option(help="replace what the record says")]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told(Reading):
-    """Options of reading a record and of printing what was written."""
-
     json: Json = False
 
     def write(self, doing: str, write: Callable[..., Written], *words: Any, **options: Any) -> None:
@@ -62,8 +60,6 @@ class Told(Reading):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToNew(Told):
-    """Options of a command that writes a new record."""
-
     out: Annotated[str, Option(metavar="NEW", parse=out_path(".parquet", folder=True), help=_NEW)]
 
 

@@ -29,6 +29,7 @@ from suffice.measures.costs import CostAxis
 from suffice.measures.measures import Measures
 from suffice.policies.rules.language import parse
 from suffice.policies.rules.policy import Rule, check_rule, not_before, rule_needs
+from suffice.results.formats import about
 from suffice.signals.known_signals import SIGNALS, own_among, resolve
 from suffice.signals.signal_table import lack
 from suffice.stats.units import Array, unit_means
@@ -265,8 +266,7 @@ class Row:
     def more(self) -> str:
         """Say how many questions would prove it, if known."""
         if self.needed is not None:
-            scale = int(10 ** max(len(str(self.needed)) - 2, 0))
-            return f"about {-(-self.needed // scale) * scale:,} {self.noun}s would tell"
+            return f"{about(self.needed)} {self.noun}s would tell"
         if self.walked:
             return f"even {_MOST_TIMES} times as many questions would not tell"
         return "how many questions would tell is not known"
@@ -342,8 +342,6 @@ def walk(
 
 
 class Along:
-    """The paths of a record, measured on its labeled questions."""
-
     def __init__(
         self, record: Measures, settings: ChoiceSettings, paths: Sequence[Path], answer: str
     ) -> None:

@@ -118,8 +118,6 @@ KINDS: tuple[CalibratorKind, ...] = get_args(CalibratorKind)
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CalibratorStudy(Tabular):
-    """Calibrators side by side on labeled questions, as in JSON."""
-
     source: str
     tune_split: str
     eval_split: str

@@ -233,8 +233,6 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastCuts:
-    """The part of a policy's figures past cuts."""
-
     weights: Array = field(metadata={"json": None})
     weighing: Weighing
     unseen: int

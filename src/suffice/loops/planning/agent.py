@@ -53,8 +53,6 @@ Upfront = Literal["never", "first-step", "every-step"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentControl:
-    """The rule by which an agent retrieves."""
-
     name: str
     upfront: Upfront = "never"
     reviews: bool = False

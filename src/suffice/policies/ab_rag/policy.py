@@ -96,7 +96,6 @@ class Combination:
         return total.T
 
     def linked(self, total: Array) -> Array:
-        """Return the confidence of a weighted sum."""
         return sigmoids(total) if self.link == "logistic" else np.clip(total, 0.0, 1.0)
 
 

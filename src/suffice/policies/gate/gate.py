@@ -35,8 +35,6 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateDecision:
-    """An action and its reasons."""
-
     action: PlanAction
     reason: str
     values: Mapping[str, float]

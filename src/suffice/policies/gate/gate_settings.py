@@ -70,7 +70,6 @@ class RiskModel:
 
     @property
     def formula(self) -> str:
-        """The formula of c over SC, CD and DR."""
         return (
             f"sigmoid({self.intercept:.3g} - {self.disagreement:.3g} (1 - SC) - "
             f"{self.contradiction:.3g} CD - {self.remaining:.3g} DR)"
@@ -142,8 +141,6 @@ DEFAULT_COSTS = GateCosts(retrieval=1.0, failure=2.0)
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """An action that a gate can never choose, and the reason."""
-
     action: PlanAction
     why: str
 

@@ -163,7 +163,6 @@ def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolic
 def draft_policy(
     questions: Sequence[TraceSet | Measures], settings: MiCPSettings, preset: Preset = "corrected"
 ) -> MiCPPolicy:
-    """Return a policy for these records, without thresholds or filter."""
     parts = [Measures.of(part) for part in questions]
     records = [part.traces for part in parts]
     rounds = settings.rounds or min(DEFAULT_ROUNDS, *(record.n_rounds for record in records))

@@ -66,7 +66,6 @@ class RelevanceFilter:
 
     @classmethod
     def from_json(cls, document: object) -> RelevanceFilter:
-        """Read a filter from its part of a policy file or of a run document."""
         if not isinstance(document, Mapping):
             raise DataError(
                 f"a passage filter is an object, found {document!r:.80}", column="filter"

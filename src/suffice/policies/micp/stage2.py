@@ -50,7 +50,6 @@ class Sampled:
         return self.best_gold > -math.inf
 
     def take(self, chosen: Mask | NDArray[np.intp]) -> Sampled:
-        """Return some of the questions."""
         return Sampled(
             score=self.score[chosen], best_gold=self.best_gold[chosen], draws=self.draws[chosen]
         )
@@ -58,8 +57,6 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage2:
-    """Calibrated thresholds."""
-
     stops: tuple[Threshold, ...]
     final: float
     alpha_rounds: tuple[Fraction, ...]
@@ -164,8 +161,6 @@ def budget_spent(data: Sampled, alpha_rounds: Sequence[Fraction], preset: Preset
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """Effect of thresholds on n questions."""
-
     stop: NDArray[np.int64]
     early: Mask
     covered: Mask
@@ -221,7 +216,6 @@ class Evaluation:
 
 
 def evaluate(data: Sampled, thresholds: Stage2) -> Evaluation:
-    """Stop every question by the thresholds and test its answer set."""
     fires = np.zeros((data.n, data.rounds), bool)
     for t, stop in enumerate(thresholds.stops):
         fires[:, t] = stop.fires(data.score[:, t], data.draws[:, t])

@@ -65,8 +65,6 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class SignalRef:
-    """A signal's value."""
-
     name: str
 
     def __str__(self) -> str:
@@ -91,7 +89,6 @@ class Calibrated:
 
     @property
     def key(self) -> str:
-        """What stands in the parentheses."""
         return f"{self.name}, {self.target}" if self.target else self.name
 
     def __str__(self) -> str:
@@ -136,8 +133,6 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """Negation."""
-
     item: Expression
 
     def __str__(self) -> str:
@@ -146,8 +141,6 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All items hold."""
-
     items: tuple[Expression, ...]
 
     def __str__(self) -> str:
@@ -156,8 +149,6 @@ class And:
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Some item holds."""
-
     items: tuple[Expression, ...]
 
     def __str__(self) -> str:
@@ -331,7 +322,6 @@ class _Reader:
         return SignalRef(self._signal(node))
 
     def _signal(self, node: ast.expr) -> str:
-        """The name of a signal, or of one made of another."""
         if isinstance(node, ast.Name) and node.id not in _KEYWORDS:
             return node.id
         from suffice.signals.derived import DERIVATIONS, DerivedName  # hardly any rule has one
@@ -455,7 +445,6 @@ def comparisons(expression: Expression) -> Iterator[Compare]:
 
 
 def check_reachable(expression: Expression, specs: Mapping[str, SignalSpec]) -> None:
-    """Refuse a comparison that no value of its signals can make true."""
     for compare in comparisons(expression):
         left, right = _range(compare.left, specs), _range(compare.right, specs)
         if isinstance(compare.left, Number) and isinstance(compare.right, Number):
@@ -520,7 +509,6 @@ class RuleColumns:
                 return lots("coin", self.question_ids)[:, None]
 
     def whole(self, value: Value) -> Value:
-        """A value of every question and round."""
         return np.broadcast_to(value, self.shape)
 
 

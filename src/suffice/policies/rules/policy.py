@@ -87,7 +87,6 @@ def rule_needs(rule: str) -> RuleNeeds:
 
 
 def not_before(rule: str, round_number: int) -> str:
-    """The rule from a round on."""
     return rule if round_number == 1 else f"round >= {round_number} and ({rule})"
 
 

@@ -191,12 +191,10 @@ torch: Any = _Torch()
 
 
 def safetensors(framework: Literal["numpy", "torch"]) -> Any:
-    """Return the module of safetensors for a framework."""
     return require(f"safetensors.{framework}", extra="learn", purpose=PURPOSE)
 
 
 def read_tensors(framework: Literal["numpy", "torch"], data: bytes) -> dict[str, Any]:
-    """Return the tensors of a safetensors file."""
     errors = require("safetensors", extra="learn", purpose=PURPOSE)
     try:
         tensors: dict[str, Any] = safetensors(framework).load(data)
@@ -265,11 +263,9 @@ class TextEncoder:
 
     @property
     def device(self) -> Any:
-        """Its device."""
         return next(self.body.parameters()).device
 
     def window(self, asked: int | None, mode: Mode) -> int:
-        """Return the number of tokens to read at once."""
         if asked is not None and asked > self.limit:
             raise UsageError(
                 f"the encoder {self.name!r} reads at most {self.limit} tokens, not {asked}"
@@ -299,7 +295,6 @@ class TextEncoder:
         return frozen
 
     def batch(self, texts: Sequence[Tokens]) -> Batch:
-        """Return the texts as one padded batch."""
         device = self.device
 
         def padded(rows: Iterable[tuple[int, ...]], value: int) -> Any:

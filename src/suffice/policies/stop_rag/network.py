@@ -211,14 +211,12 @@ class QNetwork:
             self.spread = torch.where(spread > 1e-4, spread, torch.ones_like(spread))
 
     def parameters(self) -> tuple[list[Any], list[Any]]:
-        """Return the trained parameters of the encoder and of the heads."""
         body = [
             parameter for parameter in self.encoder.body.parameters() if parameter.requires_grad
         ]
         return body, list(self.heads.parameters())
 
     def tensors(self) -> dict[str, Any]:
-        """Return all trained tensors by name, without copies."""
         tensors = {f"heads.{name}": tensor for name, tensor in self.heads.state_dict().items()}
         tensors |= {
             f"encoder.{name}": tensor.detach()
@@ -382,7 +380,6 @@ class TextModel:
         return self.data
 
     def network(self) -> QNetwork:
-        """Build the network with its weights, on the processor."""
         encoder = TextEncoder.load(self.encoder)
         if encoder.identity != self.encoder_sha256:
             raise UsageError(

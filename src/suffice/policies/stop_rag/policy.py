@@ -123,7 +123,6 @@ class StopRAGPolicy:
         return self.model.values({name: table.signal(name) for name in self.signals})
 
     def weights_file(self) -> bytes:
-        """Return the weights of its network as a safetensors file."""
         return self.model.weights()
 
     def document(self) -> dict[str, Any]:

@@ -198,11 +198,9 @@ class SignalLearner:
         return [], list(self._layers.parameters())
 
     def tensors(self) -> dict[str, Any]:
-        """Return the weights by name."""
         return dict(self._layers.state_dict())
 
     def load_tensors(self, tensors: dict[str, Any]) -> None:
-        """Take weights over."""
         self._layers.load_state_dict(tensors)
 
     def batch_values(
@@ -222,7 +220,6 @@ class SignalLearner:
         )
 
     def network(self) -> SignalNetwork:
-        """Return the network with the present weights."""
         tensors = {name: tensor.numpy().copy() for name, tensor in self.tensors().items()}
         return SignalNetwork(
             names=self._names, tensors=tensors | {"centre": self._centre, "spread": self._spread}

@@ -51,7 +51,6 @@ class Rewards:
 
 
 def read_rewards(questions: TraceSet | Measures, reward: str) -> Rewards:
-    """Return the mean score of the answers sampled in each round."""
     measures = Measures.of(questions)
     traces = measures.traces
     source = traces.origin.source
@@ -156,7 +155,6 @@ def texts_of_view(view: LoopView) -> StateTexts:
 
 
 def texts_of_traces(traces: TraceSet) -> RecordedStates:
-    """Return the states of every recorded question."""
     if not traces.has("passages"):
         raise UsageError(
             f"the network reads the passages each round added, and {traces.origin.source} holds no "

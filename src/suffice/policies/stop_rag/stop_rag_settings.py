@@ -25,8 +25,6 @@ MIN_WINDOW = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """Training settings of every network."""
-
     target: Target = "q-lambda"
     lambda_start: float = 1.0
     lambda_end: float = 0.1

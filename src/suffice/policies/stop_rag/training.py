@@ -69,8 +69,6 @@ class Learned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingProgress:
-    """The progress of a training."""
-
     label: Literal["read texts", "trained steps"]
     done: int
     total: int

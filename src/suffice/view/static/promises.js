@@ -53,7 +53,7 @@ function watched(told) {
   return el("div", { class: "spaced watched" }, el("h4", {}, "Watched where it ran"),
     told.note ? el("p", { class: "plain" }, told.note) : null,
     ...told.alarms.map((alarm) => el("p", { class: "banner" }, alarm)),
-    told.tables.length && !told.alarms.length ? el("p", { class: "plain" }, "No alarm.") : null,
+    told.headline && !told.alarms.length ? el("p", { class: "promise" }, told.headline) : null,
     ...told.tables.flatMap((one) => [el("p", { class: "plain" }, one.title),
       table(one.name, one.heads, one.rows.map((row) => heads(row, one.names))), notes(one.notes)]));
 }
