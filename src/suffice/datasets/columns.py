@@ -415,8 +415,6 @@ def _passages(row: Row, parts: Mapping[str, list[Any]], held: Mapping[str, str])
 # --- a question -------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """An error of a question; ``None``: of a line, or of a row without a question."""
-
     kind: Literal["wrong cells", "broken lines", "repeated rounds", "questions with gaps"]
     question: str | None
     error: DataError

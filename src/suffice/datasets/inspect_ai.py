@@ -154,7 +154,6 @@ def _record(row: Row) -> QuestionRecord | None:
 
 
 def _text(row: Row, content: Any) -> str:
-    """Return a text, perhaps stored apart under a number, or the texts of parts."""
     if isinstance(content, str) and content.startswith(_ATTACHED):
         held = child(row.values, "attachments").get(content.removeprefix(_ATTACHED))
         return held if isinstance(held, str) else content

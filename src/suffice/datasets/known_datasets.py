@@ -78,7 +78,6 @@ def _hotpotqa(row: Row) -> Example:
 
 # --- MuSiQue ----------------------------------------------------------------------------------------
 def _musique(row: Row) -> Example | None:
-    """Return an example with ids ``idx:title``, since titles repeat; ``None``: unanswerable."""
     if row.values.get("answerable") is False:
         return None
     passages, gold = {}, []

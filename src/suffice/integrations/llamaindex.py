@@ -115,8 +115,6 @@ class _WatchedSteps:
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """Track a run and what its steps leave for one another."""
-
     run_id: str
     watch: Watch
     tools: Collection[str] | None

@@ -120,8 +120,6 @@ class Labelled(BaseModel):
 # --- loops under way -------------------------------------------------------------------------------
 @dataclass(slots=True, eq=False, kw_only=True)
 class _Session:
-    """A loop of a client with its last reply."""
-
     id: str
     loop: Loop | None  # None: it ended, and its rounds are let go
     served: Served

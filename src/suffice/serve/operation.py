@@ -163,8 +163,6 @@ def _production_settings(watch: WatchSettings, max_rounds: int | None = None) ->
 
 
 class _Watching:
-    """Watches the service's policies over the record; services of one folder tell an alarm once."""
-
     def __init__(
         self, folder: Path, settings: WatchSettings, metrics: Metrics, service: Service
     ) -> None:

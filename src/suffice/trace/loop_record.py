@@ -339,7 +339,6 @@ class LoopRecord:
             return True
 
     def _write(self, entries: Sequence[_Entry], *, again: bool) -> None:
-        """Write all of them or none; a closing entry keeps other writers out."""
         if not entries:
             return
         alone = self._run is None or any(entry.over for entry in entries)

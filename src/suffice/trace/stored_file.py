@@ -396,7 +396,6 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _array(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Convert recursively: Arrow's cast, plus structs by field name and maps."""
     if array.type == target:
         return array
     if isinstance(array, pa.DictionaryArray):

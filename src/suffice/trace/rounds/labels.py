@@ -102,8 +102,6 @@ _IN_A_LINE = tuple(part.name for part in fields(Label) if part.name != "place")
 
 
 class _Cell(NamedTuple):
-    """The place of a label; ``round`` of a score, ``None``: the last one."""
-
     column: str
     question: str
     round: int | None

@@ -286,8 +286,6 @@ def _of_run(
 
 @dataclass(frozen=True)
 class _Wanted:
-    """The columns to load: those of the schema, perhaps with all others."""
-
     unknown: bool
 
     def __contains__(self, name: object) -> bool:
