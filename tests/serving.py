@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from suffice.contracts import ChatModel, Retriever, StopPolicy
 from suffice.live.answering import AskSettings
+from suffice.live.observing import Observer, QuestionEnded
 from suffice.serve.app import make_app
 from suffice.serve.service import Ground, Service
-from suffice.serve.under_way import Observer, QuestionEnded
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.records import Passage
 
@@ -29,19 +29,15 @@ class Shelf:
     """Finds the passages of a shelf in their order."""
 
     def retrieve(self, query: str, k: int) -> Sequence[Passage]:
-        """The first of them."""
         del query
         return SHELF[:k]
 
 
 class Heard(Observer):
-    """Keeps what it is told."""
-
     def __init__(self) -> None:
         self.ended: list[QuestionEnded] = []
 
     def on(self, ended: QuestionEnded) -> None:
-        """Keep it."""
         self.ended.append(ended)
 
 
@@ -63,14 +59,12 @@ def service(
 
 
 def client(served: Service) -> Any:
-    """Asks it."""
     from starlette.testclient import TestClient
 
     return TestClient(make_app(served), raise_server_exceptions=False)
 
 
 def chat(asked: Any, **fields: Any) -> Any:
-    """The reply to a chat completion."""
     headers = fields.pop("headers", None)
     return asked.post(
         "/v1/chat/completions", json={"messages": MESSAGES, **fields}, headers=headers

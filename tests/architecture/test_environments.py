@@ -32,8 +32,9 @@ BRINGS = {
 FRAMEWORKS = {
     *("agents", "atif", "dask", "datasets", "deepagents", "dspy", "elasticsearch", "google"),
     *("haystack", "inspect_ai", "langchain", "langchain_community", "langchain_core"),
-    *("langchain_openai", "langgraph", "llama_index", "mapie", "openinference", "opensearchpy"),
-    *("opentelemetry", "osmem_server", "pydantic_ai", "smolagents", "workflows"),
+    *("langchain_openai", "langgraph", "llama_index", "mapie", "mlflow", "openinference"),
+    *("opensearchpy", "opentelemetry", "osmem_server", "phoenix", "pydantic_ai", "smolagents"),
+    "workflows",
 }
 USERS_CHOICE = {"hypothesis", "pandas", "polars", "pytest"}  # for who tests, and forms of a result
 

@@ -16,8 +16,6 @@ QUESTION = Question(id="q", text="Who founded the observatory of Hanno?")
 
 
 class Anything(Scripted):
-    """Finds the next passage for any query."""
-
     def retrieve(self, query: str, k: int) -> list[Passage]:
         self.asked.append((query, k))
         return found(*(f"passage {number}" for number in range(len(self.asked), 0, -1)))

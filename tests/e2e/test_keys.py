@@ -76,7 +76,6 @@ OTHERS = (
 
 
 def echo(body: Body) -> Answer:
-    """A refusal that repeats all it was sent."""
     del body
     sent = SERVERS[-1].seen[-1]
     words = f"refused: {sent} at {SERVERS[-1].asked[-1]}, for {USER}:{PASSWORD}@ with {KEY}"
@@ -154,7 +153,6 @@ def test_every_command_is_tried() -> None:
 
 
 def test_a_recording(server: Server) -> None:
-    """A sample of the next."""
     line = f"record --dataset generated --limit 1 --rounds 1 {LLM} --cache replies.sqlite --out out"
     everything = told_and_written((line,), server.url)
     assert everything[line].startswith(b"0 ")

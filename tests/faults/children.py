@@ -45,8 +45,6 @@ def import_once(*, commands: bool) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """What a command runs under."""
-
     file_bytes: int | None = None  # no file may grow past so many: a disk that is full
     environment: Mapping[str, str | None] = field(default_factory=dict)  # ``None`` takes one away
     permissions: bool = False  # they hold for root too
@@ -54,7 +52,6 @@ class Conditions:
     deaf: int = 0  # the descriptor whose reader has gone: 1 or 2
 
     def enter(self) -> None:
-        """Put this process under them."""
         for name, value in self.environment.items():
             if value is None:
                 os.environ.pop(name, None)
@@ -81,7 +78,6 @@ def _obey_permissions() -> None:
 
 
 def _jump(jumps: Sequence[float]) -> None:
-    """Have every reading of the wall clock moved."""
     real, moves = time.time, cycle(jumps)
 
     def jumping() -> float:
@@ -140,18 +136,15 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
         pid = self._process.pid
         assert pid is not None
         return pid
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended."""
         return self._process.is_alive()
 
     def send(self, number: int) -> None:
-        """A signal, unless it has ended."""
         if self.running:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
@@ -185,7 +178,6 @@ def _live(
     out: Connection,
     err: Connection,
 ) -> None:
-    """The child's life."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.chdir(folder)
     for descriptor, pipe in ((1, out), (2, err)):
@@ -205,7 +197,6 @@ def _live(
 
 
 def check_told(ended: Ended, *words: str) -> None:
-    """The last line says what, and what to do."""
     assert ended.code in (1, 2), ended.err
     assert "Traceback" not in ended.err
     last = ended.err.strip().splitlines()[-1]
@@ -214,7 +205,6 @@ def check_told(ended: Ended, *words: str) -> None:
 
 @contextmanager
 def full(disk: Path, left: int) -> Iterator[None]:
-    """All but so many bytes of the disk are taken."""
     free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
     with (disk / "filler").open("wb") as stream:
         os.posix_fallocate(stream.fileno(), 0, free - left)

@@ -47,7 +47,6 @@ def folder(chosen: Path, tmp_path: Path) -> Path:
 
 
 def words(traces: Path, folder: Path) -> list[str]:
-    """Of the second command."""
     return ["choose", str(traces), *ASKED, *NEXT, "--out", str(folder)]
 
 

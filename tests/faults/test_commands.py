@@ -35,7 +35,6 @@ class Fault:
 
 
 def limited(level: int) -> Fault:
-    """No file grows past so many bytes."""
     return Fault(
         conditions=Conditions(file_bytes=level),
         codes=(0, 1, 2),

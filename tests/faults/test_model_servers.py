@@ -105,7 +105,6 @@ SMALL = [fault for fault in ALIKE if fault not in ("giant", "bomb", "gzip_bomb")
 
 
 def begun(name: str, server: FaultyServer, given: Path, out: Path) -> Child:
-    """The command, which asks this server."""
     out.mkdir(exist_ok=True)
     words = f"{COMMANDS[name]} --llm {server.url} --model m --timeout 1"
     return Child(line(words, given, out), given)

@@ -116,7 +116,6 @@ def test_a_terminal_that_knows_ascii_only(words: str, given: Path, tmp_path: Pat
 
 
 def put(kind: str, place: Path) -> None:
-    """What is no file stands in the place of one."""
     if kind == "pipe":
         os.mkfifo(place)
     elif kind == "device":

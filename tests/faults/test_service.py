@@ -134,7 +134,6 @@ def serving(
 
 
 def recorded(record: Path) -> dict[str, int]:
-    """Rounds by question; no id stands twice."""
     held = [(one.question.id, len(one.rounds)) for one in read_traces(record).records()]
     assert len({name for name, _ in held}) == len(held)
     return dict(held)

@@ -92,7 +92,6 @@ Clean = Callable[[str], tuple[dict[str, Any], float]]
 
 
 def line(words: str, given: Path, out: Path) -> list[str]:
-    """The words of a command for these folders."""
     places = {"GIVEN": str(given), "OUT": str(out)}
     return [
         re.sub("GIVEN|OUT", lambda hit: places[hit[0]], word).replace("~", " ")
@@ -101,7 +100,6 @@ def line(words: str, given: Path, out: Path) -> list[str]:
 
 
 def make_given(folder: Path) -> Path:
-    """The folder of inputs."""
     drawn = drawn_records(40, ["Oslo", "Rome", "unknown"], seed=1)
     written_traces(folder, drawn).rename(folder / "drawn.parquet")
     learned = stop_rag_records("single", 20, rounds=3, split="tune", seed=1)

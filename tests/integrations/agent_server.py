@@ -35,7 +35,6 @@ def in_order(*answers: str) -> Writer:
 
 
 def newest_passage(seen: Seen) -> str:
-    """The text that the last search brought."""
     return seen.passages[-1] if seen.passages else "I do not know"
 
 
@@ -147,7 +146,6 @@ class AgentServer(Server):
 
 
 def _tools(body: Body) -> dict[str, Body]:
-    """The tools that may be called, by name."""
     if body.get("tool_choice") == "none":
         return {}
     return {tool["function"]["name"]: tool["function"] for tool in body.get("tools") or ()}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-pytest.register_assert_rewrite("tests.integrations.watching")
+pytest.register_assert_rewrite("tests.integrations.watching", "tests.integrations.traced")
 
 from tests.integrations.agent_server import AgentServer, agent_server, in_order  # noqa: E402
 

@@ -26,12 +26,10 @@ from suffice.trace.rounds.records import Token, TopToken
 
 
 def search(query: str) -> list[dict[str, str]]:
-    """Search the notes."""
     return found(query)
 
 
 def other(query: str) -> str:
-    """A text, another one each time."""
     return f"Passage of {query}"
 
 
@@ -64,7 +62,6 @@ class TestGoogleADK(Watching):
         self, server: AgentServer, watch: Any, *, search: Search = found, probe: bool = False
     ) -> Any:
         def tool(query: str) -> list[dict[str, str]]:
-            """Search the notes."""
             return search(query)
 
         tool.__name__ = "search"

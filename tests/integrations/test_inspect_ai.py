@@ -86,7 +86,6 @@ def log(folder: Path, *, kind: str) -> Path:
 
 
 def records(file: Path, folder: Path) -> list[suffice.QuestionRecord]:
-    """What a log holds, without its times."""
     suffice.traces.import_(file, folder / "out", format="inspect")
     return [
         dataclasses.replace(

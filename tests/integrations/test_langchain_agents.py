@@ -30,8 +30,6 @@ ANSWERS = ("none", "Oslo", "Skien", "Skien", "Skien", "Skien", "Skien")
 
 @dataclass
 class City:
-    """A city."""
-
     name: str
 
 
@@ -43,7 +41,6 @@ def server() -> Iterator[AgentServer]:
 
 def search_tool(notes: Search = found) -> Any:
     def search(query: str) -> Any:
-        """Search the notes."""
         passages = notes(query)
         return "\n".join(one["text"] for one in passages), [
             documents.Document(page_content=one["text"], id=one["id"]) for one in passages
@@ -130,7 +127,6 @@ def test_only_the_tools_named_make_rounds_and_a_failed_call_brings_nothing(
     assert watch.counts.rounds == 0
 
     def broken(query: str) -> str:
-        """Search."""
         raise core.ToolException("no such shelf")
 
     tool = core.tool("search")(broken)
@@ -145,7 +141,6 @@ def test_a_run_that_fails_is_kept_as_failed(server: AgentServer, tmp_path: Path)
     """By its tool, or by LangGraph's limit of steps; a call of the model tried again is one round."""
 
     def broken(query: str) -> str:
-        """Search."""
         raise OSError("lost")
 
     errors = pytest.importorskip("langgraph.errors")

@@ -30,7 +30,6 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 
 async def asked(llm: Any) -> tuple[str, str]:
-    """Its reply, whole and streamed."""
     whole = await llm.ainvoke(QUESTION)
     return whole.text, "".join([chunk.text async for chunk in llm.astream(QUESTION)])
 

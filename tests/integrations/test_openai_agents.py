@@ -33,14 +33,11 @@ agents.set_tracing_disabled(True)
 
 @dataclass
 class Found:
-    """What a structured run answers."""
-
     answer: str
 
 
 @function_tool  # type: ignore[untyped-decorator]
 def search(query: str) -> list[dict[str, str]]:
-    """Search the notes."""
     return found(query)
 
 
@@ -64,7 +61,6 @@ class TestOpenAIAgents(InLoop):
     ) -> Any:
         @function_tool(name_override="search")  # type: ignore[untyped-decorator]
         def tool(query: str) -> list[dict[str, str]]:
-            """Search the notes."""
             return search(query)
 
         return SufficeRunner(watch, probe=probe), agent(server, tools=[tool])

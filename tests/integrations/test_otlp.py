@@ -86,7 +86,6 @@ def test_an_agent_of_langchain(tmp_path: Path) -> None:
 
     @tool  # type: ignore[untyped-decorator]
     def search(query: str) -> str:
-        """Search."""
         return f"About {query}."
 
     def asking(number: int, query: str) -> Any:

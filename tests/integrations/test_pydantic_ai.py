@@ -34,13 +34,10 @@ from suffice.integrations.pydantic_ai import suffice_capability  # noqa: E402
 
 @dataclass
 class Found:
-    """What a structured run answers."""
-
     answer: str
 
 
 def search(query: str) -> list[dict[str, str]]:
-    """Search the notes."""
     return found(query)
 
 
@@ -64,7 +61,6 @@ class TestPydanticAI(InLoop):
         self, server: AgentServer, watch: Any, *, search: Search = found, probe: Any = False
     ) -> Any:
         def tool(query: str) -> list[dict[str, str]]:
-            """Search the notes."""
             return search(query)
 
         tool.__name__ = "search"

@@ -30,7 +30,6 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "traces" / "generated.parquet
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
-    """A Ray of two workers in this process."""
     started = ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     yield started.address_info["address"]
     ray.shutdown()
@@ -85,7 +84,6 @@ def test_a_shard_that_kills_every_worker_ends_in_an_error(
 
 
 def copied(example: pa.Table, number: str) -> pa.Table:
-    """The same of other questions."""
     for name in ("question_id", "question"):
         cells = pc.binary_join_element_wise(example.column(name), number, "-")
         example = example.set_column(example.column_names.index(name), name, cells)

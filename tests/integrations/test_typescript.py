@@ -20,7 +20,6 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "loop.ts"
 
 
 def node_that_strips_types() -> str:
-    """Its path; skips where there is none."""
     places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     node = shutil.which("node", path=places)
     if node is not None:

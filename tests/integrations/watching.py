@@ -41,7 +41,6 @@ def found(query: str) -> list[dict[str, str]]:
 
 
 def records(folder: Path) -> dict[str, QuestionRecord]:
-    """By their questions."""
     return {record.question.text: record for record in suffice.read(folder).records()}
 
 
@@ -58,21 +57,17 @@ class Watching:
     has_tokens = True
 
     def served(self, write: Writer, searches: int = 5) -> AbstractContextManager[AgentServer]:
-        """A model that searches so often."""
         return agent_server(write, searches=searches)
 
     def agent(
         self, server: AgentServer, watch: Any, *, search: Search = found, probe: Any = False
     ) -> Any:
-        """A watched agent with one tool."""
         raise NotImplementedError
 
     def run(self, agent: Any, question: str = QUESTION) -> Asked:
-        """Ask it."""
         raise NotImplementedError
 
     async def arun(self, agent: Any, question: str) -> Asked:
-        """Ask it beside others."""
         return await asyncio.to_thread(self.run, agent, question)
 
     def said_by(self, names: Mapping[str, Any]) -> Mapping[str, Any]:

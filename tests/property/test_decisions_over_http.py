@@ -78,7 +78,6 @@ def ask(client: TestClient, name: str, record: QuestionRecord) -> Sequence[Mappi
 def check_question(
     told: Sequence[Mapping[str, Any]], policy: StopPolicy, record: QuestionRecord
 ) -> int | None:
-    """The round of the first stop."""
     controller = Controller(policy).start(record.question.text, question_id=record.question.id)
     for number, (finished, reply) in enumerate(zip(record.rounds, told, strict=True), start=1):
         with incomplete_rounds():

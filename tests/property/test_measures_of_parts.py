@@ -24,7 +24,6 @@ RULE = Rule(rule="answer_stable or overlap > 0.4")
 
 
 def assert_alike(part: Measures, traces: TraceSet) -> None:
-    """Every measure, bit by bit."""
     alone = Measures(traces)
     assert part.traces.question_ids == traces.question_ids
     for kind in ("hotpotqa", "squad"):
@@ -80,7 +79,6 @@ def test_a_part_measures_as_alone(
 
 
 def of_question(record: QuestionRecord) -> tuple[list[float], list[float]]:
-    """(precision, recall) after each round."""
     gold, shown = set(record.gold.passage_ids), set[str]()
     precision, recall = [], []
     known = bool(gold)

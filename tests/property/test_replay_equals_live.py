@@ -160,8 +160,6 @@ def test_every_policy_names_what_a_loop_of_bare_answers_does_not_give() -> None:
 
 
 class _LooksAhead(FixedPolicy):
-    """Stops a round before the last there is."""
-
     def fires(self, table: PolicyTable) -> NDArray[np.bool_]:
         return np.tile(np.arange(table.n_rounds) >= table.n_rounds - 2, (table.n_questions, 1))
 

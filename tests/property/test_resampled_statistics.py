@@ -21,7 +21,6 @@ COUNTS = st.lists(st.lists(st.integers(0, 3), min_size=5, max_size=5), min_size=
 
 
 def pairs(values: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
-    """Every right row against every wrong one."""
     of_right, of_wrong = values[right], values[~right]
     if not len(of_right) or not len(of_wrong):
         return math.nan

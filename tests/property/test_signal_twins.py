@@ -30,7 +30,6 @@ def assert_equal_bits(
     recorded: list[QuestionRecord],
     twins: Mapping[str, Callable[[LoopView], float]] = TWIN_OF,
 ) -> None:
-    """By columns and by single rounds: one value."""
     traces = to_trace_set(recorded)
     slow = [twin(spec, twins[spec.name]) for spec in specs]
     computed = [replace(spec, own_settings=True) for spec in specs]  # not read from the record

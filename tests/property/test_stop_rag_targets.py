@@ -210,7 +210,6 @@ def reward_of_stopping(rewards: Sequence[float], t: int) -> float:
 
 
 def reward_of_going_on(rewards: Sequence[float], t: int) -> float:
-    """r(s_t, CONT), equation 14."""
     assert 1 <= t <= len(rewards) - 1
     return rewards[-1] if t == len(rewards) - 1 else 0.0
 
@@ -245,7 +244,6 @@ def q_lambda_of_state(
 def q_lambda_of_trajectory(
     rewards: Sequence[float], q_stop: Sequence[float], q_cont: Sequence[float], lam: float
 ) -> list[float]:
-    """The targets of s_1 to s_{T-1}."""
     return [q_lambda_of_state(rewards, q_stop, q_cont, t, lam) for t in range(1, len(rewards))]
 
 
@@ -259,7 +257,6 @@ def stop_round(differences: Sequence[float], threshold: float) -> int:
 
 
 def candidates(differences: Sequence[Sequence[float]], *, ends: bool) -> list[float]:
-    """Thresholds to try, from the lowest."""
     observed = sorted({entry for row in differences for entry in row[:-1]})
     tried = []
     for low, high in pairwise(observed):

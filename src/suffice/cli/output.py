@@ -211,7 +211,6 @@ def _clear() -> None:
 
 
 def _rewrite(text: str) -> None:
-    """Replace the last line on a terminal; print a new line elsewhere."""
     global _rewritten  # noqa: PLW0603
     with _LINE:
         if not on_terminal(sys.stderr):

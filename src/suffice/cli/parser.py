@@ -120,7 +120,6 @@ def command(*more: FieldOption) -> Callable[[Command], Command]:
 
 
 def _value(option: FieldOption, said: Any) -> Any:
-    """Read an option's value; a flag that is typed reverses its default."""
     if option.type is bool:
         return option.default is not True
     several = said if isinstance(said, list | tuple) else [said]

@@ -102,7 +102,6 @@ def cell(row: Row, value: Any, column: str, kind: pa.DataType) -> Any:
 
 
 def _items(row: Row, value: Any, column: str, item: pa.DataType) -> Any:
-    """Return lists; of passages and tokens the parts that the schema knows."""
     if str(item) == "string":
         return texts(row, row.listed(column) if isinstance(value, str) else value, column)
     if isinstance(value, str):
@@ -243,7 +242,6 @@ def read_table(
 
 
 def _first_round(lines: Mapping[str, Sequence[_Line]], layout: Layout) -> int:
-    """Return the number of a first round; ask if a round 0 may or may not be a closed-book answer."""
     if layout.rounds_from is not None:
         return layout.rounds_from
     zeros = [line for rows in lines.values() for line in rows if line.cells.get("round") == 0]
@@ -290,13 +288,11 @@ def _columns(table: FileTable, layout: Layout) -> dict[str, str]:
 
 
 def _with_fields(table: FileTable, columns: Sequence[str]) -> FileTable:
-    """Return the table with the fields inside some columns as names."""
     fields = (name for row in table.rows(list(columns)) for name in fields_of(row.values))
     return replace(table, names=tuple(dict.fromkeys(fields)))
 
 
 def _head(table: FileTable, column: str) -> str:
-    """Return the column of a field: ``tok`` of ``tok.in``, ``hits`` of ``hits[].doc``."""
     return column if column in table.names else re.split(r"\[\]|\.", column)[0]
 
 
@@ -307,7 +303,6 @@ def _any_within(column: str, fields: Sequence[str]) -> bool:
 def _lines(
     table: FileTable, held: Mapping[str, str], problems: list[_Problem]
 ) -> dict[str, list[_Line]]:
-    """Return the rows by question; ``problems`` collects the errors of other rows."""
     heads = {column: _head(table, column) for column in held.values()}
     lines: dict[str, list[_Line]] = {}
     for whole in table.rows(tuple(dict.fromkeys(heads.values()))):
@@ -322,7 +317,6 @@ def _lines(
 
 
 def _at(row: Row, column: str, head: str) -> Any:
-    """Return a row's value in a column, or in a field inside it."""
     value = row.values.get(head)
     if column == head:
         return value
@@ -421,8 +415,6 @@ def _passages(row: Row, parts: Mapping[str, list[Any]], held: Mapping[str, str])
 # --- a question -------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """An error of a question; ``None``: of a line, or of a row without a question."""
-
     kind: Literal["wrong cells", "broken lines", "repeated rounds", "questions with gaps"]
     question: str | None
     error: DataError
@@ -445,7 +437,6 @@ def _refusal(problems: Sequence[_Problem], *, skips: bool) -> DataError:
 def _by_round(
     rows: Sequence[_Line], first: int, duplicates: str, repeats: list[_Problem]
 ) -> dict[int, _Line] | None:
-    """Return rows by round, counted from 1, perhaps with 0, each once; ``None``: a round is missing."""
     kept: dict[int, _Line] = {}
     for line in rows:
         number = line.cells["round"] + 1 - first
@@ -481,7 +472,6 @@ def _record(rows: dict[int, _Line]) -> QuestionRecord:
 
 
 def _agreed(lines: Sequence[_Line]) -> dict[str, Any]:
-    """Return the question's fields from its rows; a blank agrees with everything."""
     shared: dict[str, Any] = {}
     for line in lines:
         for name in _SHARED:

@@ -34,7 +34,6 @@ def _rng(key: str) -> random.Random:
 
 # --- names ------------------------------------------------------------------------------------------
 def _names(seed: int, start: int, count: int) -> list[str]:
-    """Yield the names of a world, endlessly: short ones first, then longer ones, without repeats."""
     first, vowels, inner, last = texts()["names"].values()
     syllables = len(inner) * len(vowels)
     short = len(first) * len(vowels) * syllables * len(last)
@@ -60,7 +59,6 @@ def _names(seed: int, start: int, count: int) -> list[str]:
 
 
 def _given_name(rng: random.Random, pronoun: str) -> str:
-    """Return a first name for ``she`` or ``he``; not unique."""
     parts = texts()["given_names"]
     return str(rng.choice(parts["first"]) + rng.choice(parts["inner"]) + rng.choice(parts[pronoun]))
 
@@ -396,7 +394,6 @@ _Draft = tuple[str, tuple[str, ...], tuple[str, ...]]  # text, answers, ids of g
 
 
 def _chain(region: Region, path: str, rng: random.Random) -> _Draft | None:
-    """Follow a path from a random entity; ``None``: it ends early or runs in a circle."""
     kind, *links, asked = path.split(".")
     key = rng.choice(region.groups[kind]).key
     gold, phrase = [key], _mention(region, key)
@@ -438,7 +435,6 @@ def _draft(region: Region, kind: str, rng: random.Random) -> _Draft:
 def _passages(
     region: Region, gold: tuple[str, ...], heads: int, rng: random.Random
 ) -> tuple[Passage, ...]:
-    """Return passages, shuffled: gold, entries that name gold entities, then others of the same kinds."""
     passages = [entry(region, key) for key in gold]
     for place, key in enumerate(gold):
         if place < heads:
@@ -462,7 +458,6 @@ _MIX = ("1hop",) * 8 + ("bridge",) * 6 + ("comparison",) * 2 + ("3hop",) * 3 + (
 
 @lru_cache(maxsize=4)
 def _examples(seed: int, place: int) -> tuple[Example, ...]:
-    """Return the questions about a region, of the types above in a random order, without repeats."""
     kinds, region = list(_MIX), build_region(seed, place)
     _rng(f"mix {seed} {place}").shuffle(kinds)
     examples = []

@@ -119,7 +119,6 @@ def _unpacked(path: Path, archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> by
 
 # --- a sample ---------------------------------------------------------------------------------------
 def _record(row: Row) -> QuestionRecord | None:
-    """Return the record of a sample; ``None``: it holds no model call and no tool use."""
     values = row.values
     number, epoch = values.get("id"), values.get("epoch", 1)
     if not isinstance(number, str | int) or isinstance(number, bool):
@@ -155,7 +154,6 @@ def _record(row: Row) -> QuestionRecord | None:
 
 
 def _text(row: Row, content: Any) -> str:
-    """Return a text, perhaps stored apart under a number, or the texts of parts."""
     if isinstance(content, str) and content.startswith(_ATTACHED):
         held = child(row.values, "attachments").get(content.removeprefix(_ATTACHED))
         return held if isinstance(held, str) else content
@@ -166,7 +164,6 @@ def _text(row: Row, content: Any) -> str:
 
 
 def _answer(row: Row) -> str | None:
-    """Return the submitted answer, else the last text; ``None``: it ended with a tool call."""
     for event in reversed(children(row.values, "events")):
         used = event.get("event") == "tool" and not event.get("error")
         if used and event.get("function") in ANSWERING:
@@ -255,7 +252,6 @@ def _tokens(row: Row, output: Mapping[str, Any]) -> tuple[Token, ...] | None:
 
 
 def _scoring(events: Sequence[Mapping[str, Any]]) -> frozenset[Any]:
-    """Return the spans of scorers, whose calls do not belong to the loop."""
     inside: set[Any] = set()
     for event in events:  # a span begins before those within it
         if event.get("event") == "span_begin" and (
@@ -270,7 +266,6 @@ def _message(output: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _asks(message: Mapping[str, Any]) -> bool:
-    """Whether it calls a tool other than to submit its answer."""
     return any(tool.get("function") not in ANSWERING for tool in children(message, "tool_calls"))
 
 

@@ -32,7 +32,6 @@ _Found = tuple[list[Passage], list[str]]  # passages, and the ids of the gold on
 def _example(
     row: Row, own: str, answers: Sequence[str], found: _Found, kind: str | None = None
 ) -> Example:
-    """Return the question of a row, with its id from the column ``own``."""
     passages, gold = found
     return Example(
         question=Question(id=row.required(own), text=row.required("question"), type=kind),
@@ -42,7 +41,6 @@ def _example(
 
 
 def _titled(pieces: Sequence[tuple[str, str]]) -> list[Passage]:
-    """Return passages of titles and texts with ids ``title``, ``title#2`` for the second with that title."""
     ids = unique_ids(title for title, _ in pieces)
     return [
         Passage(id=own, title=title, text=text)
@@ -80,7 +78,6 @@ def _hotpotqa(row: Row) -> Example:
 
 # --- MuSiQue ----------------------------------------------------------------------------------------
 def _musique(row: Row) -> Example | None:
-    """Return an example with ids ``idx:title``, since titles repeat; ``None``: unanswerable."""
     if row.values.get("answerable") is False:
         return None
     passages, gold = {}, []
@@ -131,7 +128,6 @@ def columns_of(path: str | Path, columns: Mapping[str, str] | None = None) -> Ma
 
 
 def _within(table: FileTable, named: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the named columns, and for each other role the first of its usual names."""
     held: dict[str, str] = {}
     for role, usual in QUESTION_ROLES.items():
         column = named.get(role) or next((name for name in usual if name in table.names), None)
@@ -189,7 +185,6 @@ def _id(row: Row, column: str) -> str:
 
 
 def _cell_text(row: Row, column: str | None) -> str:
-    """Return a text or a whole number as text; absent: empty."""
     value = None if column is None else row.values.get(column)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)

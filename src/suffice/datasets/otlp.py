@@ -10,13 +10,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from suffice.contracts import strict_json
 from suffice.datasets.files import Row, json_documents
 from suffice.datasets.runs import (
     ANSWERING,
     Call,
+    Noted,
     Search,
     Step,
     action_of,
+    child,
     children,
     loaded,
     objects_in,
@@ -28,14 +31,16 @@ from suffice.datasets.runs import (
 )
 from suffice.errors import DataError
 from suffice.trace.export import DOCUMENTS
-from suffice.trace.rounds.records import Passage, Question, QuestionRecord
+from suffice.trace.rounds.records import STOPPED_BY, Passage, Question, QuestionRecord
 
 _DEEPEST = 16
+_SINCE = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST_NS = 4_000_000_000_000_000_000  # of the year 2096
 _KINDS: Mapping[str, str] = {
     **dict.fromkeys(("invoke_agent", "AGENT"), "agent"),
     **dict.fromkeys(("invoke_workflow", "CHAIN"), "chain"),
     **dict.fromkeys(("retrieval", "execute_tool", "RETRIEVER", "TOOL"), "search"),
+    "EVALUATOR": "decision",
     **dict.fromkeys(("chat", "text_completion", "generate_content", "LLM"), "call"),
 }
 """What a span is of, by its operation (GenAI) or its kind (OpenInference)."""
@@ -68,6 +73,8 @@ _SAID = (
 def read_otlp(path: Path) -> tuple[QuestionRecord, ...]:
     """Read the agents in a file of exported traces: one document, a list, or one per line.
 
+    Besides OTLP it takes spans as the clients of Phoenix and MLflow give them: an object each with
+    ``attributes`` by name, alone, in a list, or as ``spans`` of a trace's ``data``.
     The outermost span of an agent (``invoke_agent``, AGENT; or of a chain with its own question) is a
     question. The i-th search below it (``retrieval``, ``execute_tool``; RETRIEVER, TOOL) opens round i.
     Overlapping searches share a round, and everything inside a search belongs to it.
@@ -83,11 +90,12 @@ def read_otlp(path: Path) -> tuple[QuestionRecord, ...]:
     if not spans:
         raise DataError("holds no span", file=str(path))
     roots = _roots(spans, str(path))
-    traces = Counter(root.trace for root in roots)
+    names = Counter(name for root in roots for name in root.names)
     records = []
     for root in roots:
         try:
-            records.append(_question(root, alone=traces[root.trace] == 1))
+            free = (name for name in root.names if names[name] == 1)
+            records.append(_question(root, next(free, f"{root.trace}:{root.id}")))
         except DataError as error:
             raise error if error.file else root.error(str(error)) from error
     return tuple(records)
@@ -119,6 +127,12 @@ class _Span:
         named = self.attributes.get("openinference.span.kind")
         operation = _KINDS.get(str(self.attributes.get("gen_ai.operation.name")))
         return operation or (_KINDS.get(named.upper()) if isinstance(named, str) else None)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names that its question may have, if no other one has them."""
+        own = self.attributes.get("suffice.question_id")
+        return (own, self.trace) if isinstance(own, str) and own else (self.trace,)
 
     @property
     def tool(self) -> str | None:
@@ -173,6 +187,11 @@ class _Span:
 # --- spans of a document ----------------------------------------------------------------------------
 def _spans(row: Row) -> Iterator[_Span]:
     resources = row.values.get("resourceSpans")
+    plain = children(child(row.values, "data"), "spans") or [dict(row.values)]
+    if resources is None and isinstance(plain[0].get("attributes"), dict):
+        for values in plain:
+            yield _span(row, _as_otlp(row, values))
+        return
     if not isinstance(resources, list):
         raise row.error(
             "is no OTLP JSON: it has no resourceSpans; export traces as OTLP in JSON, one document or "
@@ -182,6 +201,36 @@ def _spans(row: Row) -> Iterator[_Span]:
         for scope in children(resource, "scopeSpans"):
             for values in children(scope, "spans"):
                 yield _span(row, values)
+
+
+def _as_otlp(row: Row, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a client's span by OTLP's names; MLflow's has values of attributes as JSON texts."""
+    held, attributes = {**child(values, "context"), **values}, child(values, "attributes")
+    if "start_time_unix_nano" in values:
+        attributes = {name: _value_of(value) for name, value in attributes.items()}
+    attributes = {"openinference.span.kind": held.get("span_kind"), **attributes}
+    status = child(values, "status").get("code", values.get("status_code"))
+    said: dict[str, Any] = {
+        "spanId": held.get("span_id"),
+        "traceId": held.get("trace_id"),
+        "parentSpanId": held.get("parent_span_id") or held.get("parent_id"),
+        "name": held.get("name"),
+        "attributes": attributes,
+        "status": {"code": "STATUS_CODE_ERROR" if str(status).endswith("ERROR") else 0},
+    }
+    for name, key in (("start_time", "startTimeUnixNano"), ("end_time", "endTimeUnixNano")):
+        moment = row.inside("", held).moment(name)
+        said[key] = held.get(f"{name}_unix_nano")
+        if moment is not None:
+            said[key] = (moment - _SINCE) // timedelta(microseconds=1) * 1000
+    return said
+
+
+def _value_of(text: Any) -> Any:
+    try:
+        return strict_json(text) if isinstance(text, str) else text
+    except (ValueError, RecursionError):
+        return text
 
 
 def _span(row: Row, values: Mapping[str, Any]) -> _Span:
@@ -194,7 +243,7 @@ def _span(row: Row, values: Mapping[str, Any]) -> _Span:
     start = _nanoseconds(row, own, values.get("startTimeUnixNano"))
     ended = values.get("endTimeUnixNano")
     status = values.get("status")
-    events = children(values, "events")
+    events, plain = children(values, "events"), values.get("attributes")
     operations = [e for e in events if e.get("name") == "gen_ai.client.inference.operation.details"]
     return _Span(
         row=row,
@@ -205,7 +254,9 @@ def _span(row: Row, values: Mapping[str, Any]) -> _Span:
         start=start,
         end=start if ended is None else max(start, _nanoseconds(row, own, ended)),
         failed=isinstance(status, dict) and status.get("code") in (2, "2", "STATUS_CODE_ERROR"),
-        attributes={
+        attributes=plain
+        if isinstance(plain, dict)
+        else {
             str(pair.get("key")): _value(row, own, pair.get("value"))
             for source in (*operations, values)
             for pair in children(source, "attributes")
@@ -214,7 +265,6 @@ def _span(row: Row, values: Mapping[str, Any]) -> _Span:
 
 
 def _nanoseconds(row: Row, span: str, value: Any) -> int:
-    """Return a time, which JSON holds as text since it is too long for a number there."""
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,19}", value):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < _MOST_NS:
@@ -249,7 +299,6 @@ def _value(row: Row, span: str, value: Any, depth: int = 0) -> Any:
 
 # --- trees ------------------------------------------------------------------------------------------
 def _roots(spans: Mapping[tuple[str, str], _Span], file: str) -> list[_Span]:
-    """Return the outermost spans of agents, in the order of their start."""
     tops: list[_Span] = []
     for span in spans.values():
         parent = spans.get((span.trace, span.parent))
@@ -297,13 +346,11 @@ def _is_asked(span: _Span) -> bool:
 
 # --- what was said ----------------------------------------------------------------------------------
 def _unwrapped(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a message; LangChain's own forms hold it one level below."""
     inner = (message[name] for name in ("kwargs", "data") if isinstance(message.get(name), dict))
     return next(inner, message)
 
 
 def _said(value: Any, roles: Sequence[str]) -> str | None:
-    """Return the text of a value: plain, the last message of a role, or under an object's usual name."""
     for _ in range(_DEEPEST):
         if isinstance(value, str):
             whole = loaded(value)
@@ -337,13 +384,16 @@ def _inner(value: Any, roles: Sequence[str]) -> Any:
 
 
 # --- a question -------------------------------------------------------------------------------------
-def _question(root: _Span, *, alone: bool) -> QuestionRecord:
+def _question(root: _Span, name: str) -> QuestionRecord:
     steps: list[Step] = []
     calls: list[_Span] = []
     handed: str | None = None
     until = 0  # the end of the searches that share the round
     for span, within in _in_order(root):
-        if span.kind == "call":
+        if span.kind == "decision":
+            score, said = span.first("suffice.score"), span.first("suffice.answer")
+            steps.append(Noted(score=score, answer=said))
+        elif span.kind == "call":
             calls.append(span)
             steps.append(_call(span, within=within is not None))
         elif within is None and span.tool in ANSWERING:
@@ -353,31 +403,39 @@ def _question(root: _Span, *, alone: bool) -> QuestionRecord:
         elif within is None:
             steps.append(_search(span, joined=span.start < until))
             until = max(until, span.end) if span.start < until else span.end
+    decided = any(isinstance(step, Noted) for step in steps)
     given = root.told("output", _OUTPUT)
     answer = handed if given is None else given
     if answer is None and calls and not calls[-1].asks:
         answer = calls[-1].told("output", _OUTPUT)
     asked = (text for span in (root, *calls) if (text := span.told("input", _INPUT)))
+    held, began = root.attributes, _moment(root.start)
+    rounds, scores = read_run(steps, None if decided else answer, began=began)
+    stopped: Any = "error" if root.failed else None if answer is None else "end"
+    if held.get("suffice.stopped_by") in STOPPED_BY:  # our own say it
+        stopped = None if held.get("suffice.whole") is True else held["suffice.stopped_by"]
     return QuestionRecord(
-        question=Question(
-            id=root.trace if alone else f"{root.trace}:{root.id}", text=next(asked, "")
-        ),
-        rounds=read_run(steps, answer, began=_moment(root.start))[0],
-        stopped_by="error" if root.failed else None if answer is None else "end",
+        question=Question(id=name, text=next(asked, "")),
+        rounds=rounds,
+        scores=scores,
+        stopped_by=stopped,
+        policy_hash=held.get("suffice.policy_hash"),
     )
 
 
 def _in_order(root: _Span) -> list[tuple[_Span, _Span | None]]:
-    """Return searches and calls of an agent by start, each with the search around it."""
     found: list[tuple[_Span, _Span | None]] = []
     waiting: list[tuple[_Span, _Span | None]] = [(child, None) for child in root.children]
     while waiting:
         span, within = waiting.pop()
-        if span.kind in ("search", "call"):
+        if span.kind in ("search", "call") or (
+            span.kind == "decision" and "suffice.decision" in span.attributes
+        ):
             found.append((span, within))
         inner = within or (span if span.kind == "search" else None)
         waiting += [(child, inner) for child in span.children]
-    return sorted(found, key=lambda one: (one[0].start, one[0].kind == "call", one[0].end))
+    order = ("decision", "search", "call")
+    return sorted(found, key=lambda one: (one[0].start, order.index(one[0].kind), one[0].end))
 
 
 def _call(span: _Span, *, within: bool) -> Call:
@@ -393,7 +451,6 @@ def _call(span: _Span, *, within: bool) -> Call:
 
 
 def _search(span: _Span, *, joined: bool) -> Search:
-    """Return a search with all documents found inside it."""
     inside = [inner for inner in span.below() if inner is span or inner.kind == "search"]
     passages = [passage for inner in inside for passage in _documents(inner)]
     result = span.first("gen_ai.tool.call.result", "output.value")
@@ -414,7 +471,6 @@ def _search(span: _Span, *, joined: bool) -> Search:
 
 
 def _documents(span: _Span) -> list[Passage]:
-    """Return documents of either convention; note values that are no documents."""
     stated = span.attributes.get(DOCUMENTS)
     documents = loaded(stated) if isinstance(stated, str) else stated
     if documents is None:
@@ -425,4 +481,4 @@ def _documents(span: _Span) -> list[Passage]:
 
 
 def _moment(nanoseconds: int) -> datetime:
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=nanoseconds // 1000)
+    return _SINCE + timedelta(microseconds=nanoseconds // 1000)

@@ -92,7 +92,6 @@ def _iterations(row: Row) -> Iterator[Row]:
 
 
 def _documents(output: Row, name: str) -> dict[str, dict[str, Any]]:
-    """Return the found documents, each once; the first line of ``contents`` is the title."""
     passages: dict[str, dict[str, Any]] = {}
     for document in output.objects(name):
         contents = document.get("contents")
@@ -137,7 +136,6 @@ def _trials(path: Path) -> Iterator[Row]:
 
 
 def _budget(row: Row) -> tuple[Any, list[float]]:
-    """Return the answer and the errors by round under the largest budget."""
     conditions = row.inside("conditions", row.values.get("conditions"))
     budgets = [name for name in conditions.values if re.fullmatch(r"B\d{1,4}", name)]
     if not budgets:
@@ -306,7 +304,6 @@ def import_traces(
 
 
 def _read(path: Path, kind: Format, layout: Layout) -> tuple[QuestionRecord, ...]:
-    """Read the records of a file; an error names it and its expected type."""
     try:
         return kind.read(path, layout)
     except DataError as error:
@@ -452,7 +449,6 @@ def label_traces(
 def _read_labels(
     path: Path, columns: Mapping[str, str], read: TraceSet, notes: list[str]
 ) -> list[Label]:
-    """Read the labels of a file; skip and count rows without any label."""
     table = open_table(path)
     command = f"suffice traces label {read.origin.source} {path}"
     check_roles(columns, LABEL_ROLES)
@@ -483,7 +479,6 @@ def _read_labels(
 def _labels(
     row: Row, held: Mapping[str, str], ids: Mapping[str, Collection[str]] | None
 ) -> list[Label]:
-    """Return the labels of a row: one, or one for each question with the row's text."""
     values: dict[str, Any] = {}
     for role, column in held.items():
         value = row.values.get(column)

@@ -59,9 +59,9 @@ class Search:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
-    """A score in [0, 1] of the open round's answer, and that answer."""
+    """A score in [0, 1] of the open round's answer, if any, and that answer."""
 
-    score: float
+    score: float | None
     answer: str | None = None
 
 
@@ -106,7 +106,10 @@ def read_run(
         rounds.append(_round(part, seen, answer if last else None, began))
         began = rounds[-1].time or began
     scores = {
-        number: noted.score for number, part in enumerate(opened, start=1) for noted in part.noted
+        number: noted.score
+        for number, part in enumerate(opened, start=1)
+        for noted in part.noted
+        if noted.score is not None
     }
     return tuple(rounds), scores
 
@@ -148,7 +151,6 @@ def _round(part: _Open, seen: set[str], answer: str | None, began: datetime | No
 def _usage(
     part: _Open, answering: Call | None, began: datetime | None, ended: datetime | None
 ) -> Usage:
-    """Sum tokens over the calls that report them."""
     seconds = (ended - began).total_seconds() if began is not None and ended is not None else None
     names = ("prompt_tokens", "cached_tokens", "completion_tokens")
     return Usage(
@@ -344,14 +346,12 @@ def _records(row: Row) -> Iterator[QuestionRecord]:
 
 
 def _asks(step: Row) -> bool:
-    """Whether it requests more than to submit its answer."""
     names = [tool.get("function_name") for tool in children(step.values, "tool_calls")]
     observed = bool(step.values.get("observation"))
     return any(name not in ANSWERING for name in names) if names else observed
 
 
 def _answer(step: Row) -> str:
-    """Return the answer submitted by a tool, else the message."""
     for tool in children(step.values, "tool_calls"):
         handed = query_of(tool.get("arguments"))
         if tool.get("function_name") in ANSWERING and handed is not None:
@@ -360,7 +360,6 @@ def _answer(step: Row) -> str:
 
 
 def _parts(step: Row) -> Iterator[Step]:
-    """Return its model calls and its results, each with its tool call."""
     if step.values.get("llm_call_count") != 0:
         yield _call(step)
     tools = {str(tool.get("tool_call_id")): tool for tool in children(step.values, "tool_calls")}

@@ -171,7 +171,6 @@ class PythonRetriever:
         return passages if ready else self._scored(passages)
 
     def _scored(self, passages: Sequence[Passage]) -> tuple[Passage, ...]:
-        """Return the passages with falling scores; missing scores become one over the rank."""
         scores = [passage.score for passage in passages if passage.score is not None]
         if not scores:
             ranked = enumerate(passages, start=1)

@@ -162,7 +162,6 @@ class _Spent:
 
 
 def _starts(tokens: Sequence[Token], marker: str) -> int | None:
-    """Return the token after the last occurrence of the marker; ``None`` if there is none."""
     text = "".join(token.token for token in tokens)
     end = text.rfind(marker) + len(marker)
     for number, reached in enumerate(accumulate(len(token.token) for token in tokens), start=1):

@@ -148,7 +148,6 @@ def _refusal(error: Exception, place: str) -> SufficeError:
 
 
 def _told(error: object) -> str:
-    """Return type and reason of an error object, its first cause first."""
     if not isinstance(error, dict):
         return error if isinstance(error, str) else ""
     causes = [*(error.get("root_cause") or ())[:1], error]
@@ -156,7 +155,6 @@ def _told(error: object) -> str:
 
 
 def _value(source: Mapping[str, Any], name: str) -> object:
-    """Return a field's value; dots lead into objects unless the whole name is a key."""
     if name in source:
         return source[name]
     head, dot, rest = name.partition(".")

@@ -126,7 +126,6 @@ class SufficeHook:
         return cls(**parts)
 
     def _run(self, state: Any) -> _Run:
-        """Return the state of the run; begin it if it is new."""
         run = _RUNS.get(state)
         if run is None:
             while _GONE:
@@ -223,7 +222,6 @@ def _watch(arguments: str) -> Watch:
 
 
 def _parsed(result: Any) -> Any:
-    """Read a tool's result, which Haystack turns into JSON if it is no text."""
     with suppress(TypeError, ValueError):
         held = json.loads(result)
         return held if isinstance(held, list | dict) else result

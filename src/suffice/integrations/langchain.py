@@ -103,7 +103,6 @@ class SufficeMiddleware:
 
     # --- which loop -------------------------------------------------------------------------------
     def _run(self, request: Any) -> GraphRun:
-        """Return the run of the last tool call, or a new one; the state holds its loop's id."""
         messages, runtime = request.state["messages"], request.runtime
         asked = -1
         for place, held in enumerate(messages):  # a summary of earlier messages asks nothing
@@ -131,7 +130,6 @@ class SufficeMiddleware:
 
     # --- its requests -----------------------------------------------------------------------------
     def _unseen(self, request: Any, in_loop: bool) -> Any:  # noqa: FBT001
-        """Make the request for a draft, whose reply does not appear in the run's stream."""
         request = _asked_now(request) if in_loop else self._without_tools(request)
         if not hasattr(request.model, "tags"):
             return request
@@ -141,7 +139,6 @@ class SufficeMiddleware:
 
 @cache
 def _joined(cls: type, base: type) -> type:
-    """Return the middleware with LangChain's base class, which is imported only here."""
     return type(cls.__name__, (cls, base), {"__module__": cls.__module__, "__doc__": cls.__doc__})
 
 
@@ -156,7 +153,6 @@ def _asked_now(request: Any) -> Any:
 
 
 def _stamped(loop: Loop, reply: Any) -> Any:
-    """Return the reply with the state of the loop in its message."""
     message = reply.result[-1] if reply.result[-1].type == "ai" else reply.result[0]
     said = outcome(loop)
     last = not message.tool_calls or reply.structured_response is not None
@@ -167,7 +163,6 @@ def _stamped(loop: Loop, reply: Any) -> Any:
 
 
 def _chosen(loop: Loop, state: Any) -> dict[str, Any] | None:
-    """Return the state's change if the watch ended the loop with an earlier round's answer."""
     message = state["messages"][-1]
     earlier = loop.answer_round is not None and loop.answer_round < len(loop.rounds)
     if not earlier or loop.stopped_by not in {"policy", "budget"} or message.type != "ai":
@@ -183,7 +178,6 @@ def _last_call(messages: Sequence[Any]) -> int | None:
 
 
 def _open_calls(messages: Sequence[Any]) -> bool:
-    """Say whether a call of the first message lacks a result because the run failed in its tools."""
     results = {message.tool_call_id for message in messages if message.type == "tool"}
     return any(call["id"] not in results for call in messages[0].tool_calls)
 
@@ -194,7 +188,6 @@ def _question_id(message: Any) -> str | None:
 
 
 def _results(run: GraphRun, messages: Sequence[Any]) -> list[ToolResult]:
-    """Return the results of the last message's calls, each once."""
     place = _last_call(messages)
     if place is None or run.taken == messages[place].id or _question_id(messages[place]) is None:
         return []
@@ -215,7 +208,6 @@ def _results(run: GraphRun, messages: Sequence[Any]) -> list[ToolResult]:
 
 
 def _output(result: Any) -> Any:
-    """Return documents as mappings, which are read faster than pydantic objects, else the content."""
     held = result.content if result.artifact is None else result.artifact
     if not isinstance(held, list | tuple):
         return held
@@ -237,7 +229,6 @@ def _reply(message: Any) -> Reply:
 
 
 def _written(structured: Any, message: Any) -> str:
-    """Return the answer: text, or JSON if the agent has a response format."""
     if structured is None:
         return str(message.text)
     if hasattr(structured, "model_dump_json"):

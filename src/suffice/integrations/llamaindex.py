@@ -68,7 +68,6 @@ def watched_loop(question: str | None = None) -> Loop:
 
 
 def _become(workflow: Any, mixin: Any) -> None:
-    """Make the object one of a subclass of its class, with the methods of ``mixin`` before its own."""
     base: Any = type(workflow)
     if not issubclass(base, mixin):
         body = {"__module__": base.__module__, "__qualname__": base.__qualname__}
@@ -116,8 +115,6 @@ class _WatchedSteps:
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """Track a run and what its steps leave for one another."""
-
     run_id: str
     watch: Watch
     tools: Collection[str] | None
@@ -156,7 +153,6 @@ class _Run:
         return output
 
     async def _given(self, agent: Any, ctx: Any) -> Any:
-        """Return the step's output if a probe wrote the answer."""
         events = _CORE.point("llama_index.core.agent.workflow")
         for key in _scratch(agent):
             if key != getattr(agent, "scratchpad_key", None):
@@ -227,7 +223,6 @@ _RUN: ContextVar[_Run | None] = ContextVar("suffice_llamaindex_run", default=Non
 
 
 def _scratch(agent: Any) -> list[str]:
-    """Return where agents keep the messages of a run."""
     names = ("scratchpad_key", "reasoning_key")
     return [getattr(agent, name) for name in names if hasattr(agent, name)]
 

@@ -133,7 +133,6 @@ class _Run(AgentRun):
         return agent
 
     def _watched(self, model: Any) -> Any:
-        """Return a model of the same kind whose calls pass through this run."""
         made = copy.copy(model)
 
         async def get_response(*held: Any, **named: Any) -> Any:
@@ -166,7 +165,6 @@ class _Run(AgentRun):
         return made
 
     def _at_max_turns(self, held: Any) -> Any:
-        """Return the current answer; ``None`` lets the SDK raise."""
         if self.loop.answer is None or held.run_data.last_agent.output_type not in (None, str):
             return None
         self.error = held.error
@@ -175,7 +173,6 @@ class _Run(AgentRun):
 
     # --- what the SDK says -----------------------------------------------------------------------
     async def _observed(self, request: Mapping[str, Any], call: Callable[..., Any]) -> Any:
-        """Take in the tools' results; the reply that a draft made unnecessary to ask for."""
         if not self.asking:
             return None
         results, self.results = self.results, []
@@ -285,7 +282,6 @@ def _asked_now(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _reply(response: Any, raw: Any) -> Reply:
-    """Read a response of the SDK, or of the Responses API at the end of a stream."""
     parts = [
         part
         for item in response.output

@@ -100,13 +100,11 @@ def _capability() -> type[Any]:
 
 
 def _last_exchange(messages: Sequence[Any]) -> Sequence[Any]:
-    """Return the last response and its request; a streamed run shows copies of its response."""
     places = [place for place, held in enumerate(messages) if held.kind == "response"]
     return messages[max(places[-1] - 1, 0) : places[-1] + 1] if places else ()
 
 
 def _question(run: Any) -> str:
-    """Return the user's prompt; in a run with a history, the last one."""
     asked = run.prompt
     if asked is None:
         parts = [part for message in run.messages for part in message.parts]
@@ -120,7 +118,6 @@ def _question(run: Any) -> str:
 
 
 def _results(messages: Sequence[Any], final: Collection[str]) -> Iterator[ToolResult]:
-    """Return the results of the last tool calls, without output tools and failed calls."""
     called = next((held for held in reversed(messages) if held.kind == "response"), None)
     calls = {} if called is None else {call.tool_call_id: call for call in called.tool_calls}
     for part in messages[-1].parts if messages else ():
@@ -153,7 +150,6 @@ def _asked_now(request: Any) -> Any:
 
 
 def _reply(response: Any) -> Reply:
-    """Return the text, or the output tool's argument: a single field's text, else JSON."""
     text, details = response.text or "", response.provider_details or {}
     if response.tool_calls:
         fields, details = response.tool_calls[-1].args_as_dict(), {}

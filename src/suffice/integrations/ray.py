@@ -144,7 +144,6 @@ def _version() -> str:
 
 
 def _connect(ray: Any, address: str) -> None:
-    """Connect, or start a cluster if no address is set and none runs here."""
     stated = address or os.environ.get("RAY_ADDRESS", "")
     new = {"include_dashboard": False} if stated in {"", "local"} else {}
     try:

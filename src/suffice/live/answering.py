@@ -165,7 +165,6 @@ def reads_of(policy: StopPolicy, loop: LoopSettings, choice: AnswerChoice) -> Ro
 def _with_answer(
     rounds: tuple[Round, ...], steps: Sequence[Step], tell: Callable[[str], None] | None
 ) -> tuple[tuple[Round, ...], SufficeError | None]:
-    """Return the rounds with an answer in the last; if the prompt is too long, try half as many rounds."""
     failed: SufficeError | None = None
     number = len(rounds)
     while True:

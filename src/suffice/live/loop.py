@@ -8,8 +8,9 @@ import time
 import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from suffice.concurrency import at_once, settled
 from suffice.contracts import Action, Decision, StopPolicy, whole_text
@@ -35,6 +36,9 @@ from suffice.trace.rounds.records import (
     with_draft,
     without_answer,
 )
+
+if TYPE_CHECKING:
+    from suffice.live.observing import RoundEnded
 
 OWN_ID = "give every question its own id, or none to have one made"
 Probe = Callable[[LoopView], "Draft | str | Awaitable[Draft | str]"]
@@ -74,7 +78,8 @@ class Loop:
         self.reason: str = ""  # why it ended, or what the policy said last
         self._full = False
         self._last: Round | None = None
-        self._ticked = self._took = 0.0
+        self._began = self._ticked = self._took = 0.0
+        self._ran: list[RoundEnded] = []  # where anybody hears of the end
         self.spending: Spending | None = None  # whoever counts what the question costs
         if watch.budgets is not None:
             self.spending = Spending(watch.budgets, watch.window)
@@ -291,6 +296,14 @@ class Loop:
             said = replace(_UNASKED, reason=why)
         decision = self._settle(said, asked)
         self._ids.update(passage.id for passage in asked.passages or ())
+        if self._watch.observers:
+            from suffice.live.observing import RoundEnded
+
+            number, took_s = len(self._decisions), self._took
+            ran = RoundEnded(
+                number=number, round=asked, decision=decision, took_s=took_s, score=score
+            )
+            self._ran.append(ran)
         self._record(asked, score)
         return decision
 
@@ -305,7 +318,6 @@ class Loop:
         return self._settle(last, rounds[-1])
 
     def _decide(self, finished: Round) -> Decision:
-        """Return the policy's decision; if it fails, take the round back."""
         before, policy = self._growing.view, self._watch.policy
         try:
             for name, value in self._growing.observe(finished).items():
@@ -323,7 +335,6 @@ class Loop:
             raise
 
     def _check_inputs(self, policy: StopPolicy, view: LoopView) -> None:
-        """Warn in the first round of signals that this loop does not give."""
         seen = self._watch.lacking
         undefined = [
             spec
@@ -337,7 +348,6 @@ class Loop:
             warnings.warn(said, SufficeWarning, stacklevel=5)
 
     def _settle(self, said: Decision, asked: Round) -> Decision:
-        """Keep the policy's decision; return it as mode and budgets change it."""
         self._decisions.append(said)
         if self.spending is not None:
             self.spending.add_round(asked.usage)
@@ -377,7 +387,6 @@ class Loop:
 
     @property
     def _stops(self) -> bool:
-        """Whether the policy's stop ends the loop."""
         return self._watch.mode == "live" and not self.explored
 
     def _after_the_end(self, asked: Round, score: float | None) -> Decision:
@@ -484,7 +493,7 @@ class Loop:
         self._watch.under_way.add(self.question_id)
         self._watch.count("questions")
         self._phase = "open"
-        self._ticked = time.perf_counter()
+        self._began = self._ticked = time.perf_counter()
         return self
 
     def end(self, error: BaseException | None = None, *, mend: bool = True) -> bool:
@@ -530,6 +539,12 @@ class Loop:
             self._watch.complain()
         elif writer is not None and self._named:
             writer.release(self.question_id)
+        if self._watch.observers:
+            from suffice.live.observing import ended_of, tell
+
+            took_s = time.perf_counter() - self._began
+            ended = partial(ended_of, self, self._watch, self._ran, took_s, self._full)
+            tell(self._watch.observers, ended)
 
     def _check_open(self) -> None:
         if self._phase == "new":
@@ -560,7 +575,6 @@ def _budget(decision: Decision, why: str) -> Decision:
 
 
 def _draft_of(given: Any, begun: float) -> Draft:
-    """Return a probe's answer with its seconds; refuse one that no round can hold."""
     draft = Draft(given) if isinstance(given, str) else given
     if not isinstance(draft, Draft):
         raise DataError(f"it gave {given!r:.60}, and a suffice.Draft or a text was wanted")

@@ -65,7 +65,6 @@ def without_secrets(value: Any) -> Any:
 
 
 def _without_secrets(text: str) -> str:
-    """Return a URL's host and path, or a text without a path or key; else nothing."""
     text = without_credentials(text)
     if url := _URL.fullmatch(text):
         return struck(url[1])
@@ -93,7 +92,7 @@ class Privacy:
                 f"{place} was recorded with texts={before!r}; a record has one setting, else its texts and "
                 f"answers could not be compared; record with texts={before!r}, or into another folder"
             )
-        return None if texts == "all" or place is None else cls("no-texts")
+        return None if texts == "all" else cls("no-texts")
 
     def question(self, question: Question, gold: Gold) -> Veiled:
         return Veiled(self, question, gold)
@@ -105,7 +104,6 @@ class Privacy:
 
 
 def _texts_of(folder: Path) -> str | None:
-    """Return the setting of a record, from its newest run; ``None``: none."""
     file = store_at(folder)
     with suppress(StorageError):  # told where rounds are written
         documents = [] if file is None else Store(file).run_documents()

@@ -151,7 +151,6 @@ def _unreadable(reported: Any) -> DataError:
 
 
 def _document(value: Any) -> Mapping[str, Any]:
-    """Return a mapping or a client's object (pydantic, dataclass or plain) as a mapping."""
     if isinstance(value, Mapping):
         return value
     dump = getattr(value, "model_dump", None)

@@ -64,7 +64,6 @@ def choose_policy(
 
 
 def _ready(name: str) -> ChosenPolicy | None:
-    """Return the policy of a name; ``None``: perhaps it is a rule's text."""
     ready = unfitted_policy(name)
     if ready is not None:
         return ChosenPolicy(policy=ready)
@@ -135,7 +134,6 @@ class LoopOutput:
         return Lack(spec=spec, columns=columns, source="this loop", because=because, give=give)
 
     def _why(self, spec: SignalSpec, columns: tuple[str, ...]) -> tuple[str, str]:
-        """Return a further reason for a missing signal, and what to type."""
         asked = {"encoder": self.encoder, "rerank": self.reranker, "judge": self.settings.judge}
         prompt = self.settings.prompt
         asking = _asking(spec)
@@ -157,7 +155,6 @@ class LoopOutput:
 
 
 def _asking(spec: SignalSpec) -> Asking | None:
-    """How a model is asked for it; ``None``: none is."""
     return SIGNALS[spec.name].asking if spec.name in SIGNALS else None
 
 

@@ -69,8 +69,11 @@ class Watch:
         ``most-confident`` (by the policy's confidence), ``highest:NAME`` or ``lowest:NAME`` (by a signal
         given to ``observe``, or one that the policy reads).
     texts
-        The recorded texts: ``all``, or ``no-texts``: numbers in their place, and no gold answers. Then the
-        record stores the signals, since nobody can compute them without texts.
+        The texts of record and spans: ``all``, or ``no-texts``: numbers in their place, and no gold answers.
+        Then the record stores the signals, since nobody can compute them without texts.
+    spans
+        ``True``: each question that ends becomes OpenTelemetry spans, with its rounds and decisions, by the
+        process's tracer provider; or that provider. A text has at most 8,000 letters there.
     durable
         Whether a recorded round also survives a power cut, and not only a kill of the process.
     run
@@ -84,6 +87,8 @@ class Watch:
         no database.
     DataError
         For a record that is no database of live loops, or one of a newer version.
+    MissingExtra
+        For spans without the package ``opentelemetry-api``.
 
     Examples
     --------
@@ -108,6 +113,7 @@ class Watch:
         budgets: Budgets | None = None,
         answer: str = "latest",
         texts: Texts = "all",
+        spans: Any = False,
         durable: bool = False,
         run: Mapping[str, Any] | None = None,
     ) -> None:
@@ -158,6 +164,12 @@ class Watch:
         watching.choice = choice
         watching.policy_hash = None if policy is None else policy_hash(policy)
         watching.privacy = Privacy.of(texts, None if record is None else as_place(record))
+        if spans is not False and spans is not None:
+            from suffice.live.observing import Spans
+
+            if not callable(getattr(spans, "on", None)):  # else the service's own observer
+                spans = Spans(None if spans is True else spans, watching.privacy)
+            watching.observers = (spans,)
         if place is not None:
             document = self._document(answer, run or {})
             watching.writer = LoopRecord(place, document, durable=durable)
@@ -307,6 +319,5 @@ class Watch:
 
 
 def _left_behind(writer: LoopRecord) -> None:
-    """Close the record of an unclosed watch, once its last loop is gone."""
     if not writer.closed and (said := ended(writer)):
         warnings.warn(said, SufficeWarning, stacklevel=2)

@@ -27,6 +27,7 @@ from suffice.trace.values import MOST_INT16, whole
 
 if TYPE_CHECKING:
     from suffice.costs.prices import Prices, Tariff
+    from suffice.live.observing import Observer
     from suffice.live.privacy import Privacy
     from suffice.trace.loop_record import LoopRecord
 
@@ -61,6 +62,7 @@ class Watching:
     writer: LoopRecord | None = None
     window: Window | None = None
     privacy: Privacy | None = None
+    observers: tuple[Observer, ...] = ()
     under_way: set[str] = field(default_factory=set)
     counts: dict[str, int] = field(default_factory=dict)
     said: set[str] = field(default_factory=set)

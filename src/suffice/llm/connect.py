@@ -171,7 +171,6 @@ class KeptReplies(CachedModel):
 
 
 def _rows(database: sqlite3.Connection, key: str, n: int) -> list[_Row]:
-    """Return the samples 0, 1, ... stored without a gap, at most ``n``."""
     rows = database.execute(
         "SELECT sample, call, completion FROM samples WHERE key = ? AND sample < ? ORDER BY sample",
         (key, n),

@@ -88,7 +88,6 @@ class OpenAISettings:
 
 
 def _parts(url: str) -> tuple[str, str, Mapping[str, str]]:
-    """Split a base URL into its shown form, its request form, and its secret query."""
     shown = without_credentials(url)
     try:
         parts = urlsplit(url)
@@ -298,7 +297,6 @@ class Endpoint:
     async def _content(
         self, opening: AbstractAsyncContextManager[Any], events: EventReply | None, cut: _Cut
     ) -> bytes:
-        """Return a whole reply, within its time and size; a slow trickle counts as late."""
         most, content = self._settings.max_reply_bytes, bytearray()
         with self._anyio.fail_after(self._settings.timeout_s) as scope:
             cut.ends(scope)
@@ -316,7 +314,6 @@ class Endpoint:
 
 
 def _asked_for_too_much(failure: NoReply) -> NoReply:
-    """Return the error for a server that demands a longer pause than allowed."""
     seconds = failure.pause_s
     try:
         until = datetime.now(UTC) + timedelta(seconds=seconds)
@@ -418,7 +415,6 @@ class EndpointEncoder(Closable):
 
 
 def _unit(payload: object, n: int, source: str) -> NDArray[np.float32]:
-    """Return a reply's vectors in the order of the texts, scaled to length 1."""
     import numpy as np
 
     try:

@@ -152,7 +152,6 @@ class OpenAICompatibleModel(Closable):
     def _ask(
         self, request: GenerationRequest, form: int = 0
     ) -> tuple[tuple[Completion, ...], Counts]:
-        """Make one exchange; the server may draw fewer texts than requested."""
         learnt = self._learnt
         if learnt.no_n:
             request = replace(request, n=1)
@@ -233,7 +232,6 @@ class OpenAICompatibleModel(Closable):
         return send
 
     def _adapt(self, message: str, body: Mapping[str, Any]) -> bool:
-        """Learn from a refusal; return whether another form of the request makes sense."""
         learnt, said = self._learnt, message.lower()
         if "logprob" in said and "logprobs" in body:
             learnt.no_logprobs = True
@@ -260,7 +258,6 @@ class OpenAICompatibleModel(Closable):
 
 
 def _shape(body: dict[str, Any], form: str, schema: Mapping[str, Any]) -> None:
-    """Add the reply's format to the request, in the words of ``form``."""
     if form == "json_schema":
         if "json_schema" in body:  # llama.cpp's word for completions; the other is vLLM's
             body["structured_outputs"] = {"json": json.loads(schema_text(schema))}

@@ -109,7 +109,6 @@ def translate(error: Exception, *, url: str, model: str) -> SufficeError:
 
 
 def _reason(cause: BaseException) -> str:
-    """Return the fault of a certificate, from OpenSSL's message."""
     return str(cause).rpartition("certificate verify failed: ")[2].partition(" (_ssl")[0]
 
 
@@ -150,7 +149,6 @@ def _of_status(error: Any, url: str, model: str) -> SufficeError:
 
 
 def _pause_s(error: Any) -> float:
-    """Return the server's requested pause, from seconds or a date in its headers; 0: none."""
     headers = error.response.headers
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         said = headers.get(name)
@@ -163,7 +161,6 @@ def _pause_s(error: Any) -> float:
 
 
 def _message(error: Any) -> str:
-    """Return the server's message, without the status line that the package adds."""
     body = error.body
     if isinstance(body, dict) and isinstance(body.get("message"), str):
         return str(body["message"]).rstrip(".")
@@ -362,7 +359,6 @@ def joined_events(content: bytes, source: str) -> object:
 
 
 def _event(line: bytes) -> Mapping[str, Any] | None:
-    """Return the content of a line of an event stream; ``None``: none."""
     name, _, value = line.strip().partition(b":")
     if name != b"data":
         return None
@@ -425,7 +421,6 @@ def _index(choice: Mapping[str, Any]) -> int:
 
 
 def _count(value: object) -> int | None:
-    """Return a plausible count; ``None``: unknown."""
     known = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS
     return value if known else None  # type: ignore[return-value]
 

@@ -124,7 +124,6 @@ class Coverage:
 
 
 def _calibration(fitted_on: Mapping[str, Any]) -> tuple[int, Mapping[float, int]]:
-    """Return the number of calibration questions, and their scores of round 1 with counts."""
     n = whole(fitted_on.get("calibration_questions"), "fitted_on.calibration_questions", 1)
     stored = fitted_on.get("first_round_scores")
     if stored is None:

@@ -112,7 +112,6 @@ class Following:
         return self.production.read(self._new_parts(), labels)
 
     def _new_parts(self) -> Iterator[tuple[TraceSet, Sequence[str]]]:
-        """Yield new questions, with their ids in stored order."""
         if (store := self._live()) is not None:
             turn = self._turn
             for run in store.runs(lambda _: turn, dead=False):

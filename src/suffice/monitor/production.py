@@ -355,7 +355,6 @@ class Production(Tabular):
         return {kind: float(kind in raised) for kind in KINDS}
 
     def _tests(self) -> list[dict[str, Any]]:
-        """Return the state of each test; ``alarmed_at`` counts its observations, from 1."""
         return [
             {
                 "kind": kind,

@@ -173,7 +173,6 @@ def _asked(policy: StopPolicy, traces: TraceSet, full: int | None) -> Iterator[A
 
 
 def _padded(policy: StopPolicy, traces: TraceSet, full: int | None) -> SignalTable:
-    """Return the policy's signals up to the full budget, undefined in rounds that were not run."""
     more = ((0, 0), (0, max(traces.n_rounds, full or 0) - traces.n_rounds))
     columns = zip(policy.specs, signal_columns(traces, policy.specs), strict=True)
     values = {spec.name: np.pad(one, more, constant_values=math.nan) for spec, one in columns}
@@ -187,7 +186,6 @@ def _padded(policy: StopPolicy, traces: TraceSet, full: int | None) -> SignalTab
 def _stops(
     policy: StopPolicy, traces: TraceSet, table: SignalTable, ends: Sequence[tuple[int, str | None]]
 ) -> list[int | None]:
-    """Return each stop of the policy: as recorded, else replayed."""
     said: Array = np.full((traces.n_questions, traces.n_rounds), math.nan)
     if POLICY_STOP in traces.signal_names:
         said = traces.stored_signal(POLICY_STOP)[0]
@@ -210,7 +208,6 @@ def _stops(
 def _answer_rounds(
     policy: StopPolicy, traces: TraceSet, confidence: Array | None
 ) -> NDArray[np.int16]:
-    """Return the round, from 1, of the answer that each stop returns, (n_questions, n_rounds)."""
     choice = AnswerChoice.parse(policy.needs.returns)
     by: Array | None = None
     if choice.rule == "most-confident" and confidence is not None:
@@ -228,7 +225,6 @@ def _answer_rounds(
 def _saved(
     policy: StopPolicy, traces: TraceSet, at: NDArray[np.intp], end: NDArray[np.intp]
 ) -> Mapping[str, Array]:
-    """Return the share of each cost that the stop saves, in [0, 1]; NaN: unknown."""
     costs = stop_costs(traces, reads=policy_reads(policy))
     rows, answered = np.arange(len(at)), traces.answered
     unasked = answered[rows, end] & ~answered[rows, at]

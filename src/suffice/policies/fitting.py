@@ -456,7 +456,6 @@ def warn_of_rule(policy: Rule, measures: Measures, name: str) -> None:
 
 
 def _counted(traces: TraceSet) -> tuple[Mask, str]:
-    """Return the rounds to count, (n_questions, n_rounds), and their name."""
     counted = traces.exists.copy()
     if counted[:, 1:].any():
         counted[:, 0] = False
@@ -465,7 +464,6 @@ def _counted(traces: TraceSet) -> tuple[Mask, str]:
 
 
 def _missing_input(spec: SignalSpec, traces: TraceSet, absent: Mask) -> str:
-    """Say why a signal is undefined in its first such round, and what to type; may be empty."""
     question, number = np.argwhere(absent)[0]
     chosen = np.arange(traces.n_questions) == question
     views = next(iter(traces.take(chosen).views([*read_columns([spec]), "signals"])))

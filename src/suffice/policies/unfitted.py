@@ -146,7 +146,6 @@ class _ReadyRule(RuleKind, Method):
 
 
 def _error(text: str, target: float) -> tuple[str, str, str]:
-    """Return an error's name in rules, the condition of at most ``target``, and the choice of its least."""
     try:
         name = DerivedName.parse(f"gain({text})")
     except UsageError:

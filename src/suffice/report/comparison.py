@@ -61,7 +61,6 @@ def policies_in_words(number: int) -> str:
 
 
 def _looping(result: ReplayResult, policies: Sequence[Marked]) -> list[Html]:
-    """Show whether looping pays; nothing where no policy decides by what it reads."""
     table = next((table for table in result.tables() if table.name == "looping"), None)
     if table is None:
         return []
@@ -221,7 +220,6 @@ def score_charts(result: ReplayResult, policies: Sequence[Marked]) -> list[Chart
 
 
 def _paid(policy: Marked, result: ReplayResult) -> float:
-    """Return the mean cost; NaN: only a range is known."""
     known = policy.result.costs.get(result.cost.name)
     return policy.result.mean_rounds if known is None else known
 
@@ -241,13 +239,11 @@ def _point(policy: Marked, result: ReplayResult, value: float, paid: float) -> P
 
 
 def _at_best(result: ReplayResult) -> bool:
-    """Return whether policies were compared with the best fixed budgets at the axis' cost."""
     compared = (against for policy in result.policies for against in policy.against_fixed)
     return any(against.cost == result.cost.name for against in compared)
 
 
 def _gain(policy: Marked, result: ReplayResult) -> Interval | None:
-    """Return the gain over the drawn line; over the best budgets only deployable policies have one."""
     if not _at_best(result):
         return policy.result.frontier_gain
     compared = policy.result.against_fixed
@@ -366,7 +362,6 @@ def _token_bar(policy: PolicyResult) -> Bar:
 
 
 def _token_parts(policy: PolicyResult) -> Iterator[Segment]:
-    """Yield the known parts of the tokens bar."""
     prompt = policy.costs.get("prompt_tokens")
     cached = policy.costs.get("cached_tokens")
     completion = policy.costs.get("completion_tokens")

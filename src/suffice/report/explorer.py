@@ -83,7 +83,6 @@ class _Packer:
         return packed
 
     def _round(self, story: QuestionStory, at: int, one: Round) -> list[Any]:
-        """Return [answer, em, f1, passages, signals, usage, parse failure]."""
         shown = (one.passages or ())[:_PASSAGES]
         failure = one.parse_failure
         return [
@@ -96,7 +95,6 @@ class _Packer:
         ]
 
     def _stop(self, stop: PolicyStop) -> list[Any]:
-        """Return [round, reason]; for answer sets also [answers], and whether it cannot answer."""
         reason = _text(stop.reason, _REASON)
         if reason not in self.reasons:
             self.reasons[reason] = len(self.reasons)
@@ -128,7 +126,6 @@ def _cut(text: str | None, most: int) -> str | None:
 
 
 def _number(value: float | None) -> float | int | str | None:
-    """Round to six digits; NaN becomes null, infinities become words."""
     if value is None or math.isnan(value):
         return None
     if math.isinf(value):

@@ -70,7 +70,6 @@ def first_screen(material: Material) -> Html:
 
 
 def _chosen(material: Material, choice: Choice) -> Html:
-    """Show a choice: savings in charts and tables, the four questions, and commands to run it."""
     said = [
         (question, element("p", element("b", short), " ", more))
         for question, (short, more) in choice.answers().items()
@@ -96,7 +95,6 @@ def _chosen(material: Material, choice: Choice) -> Html:
 
 
 def _titled(choice: Choice, policies: Sequence[Marked], number: int, shown: str) -> Html:
-    """Return a proven policy's mark and title, and its rule as code."""
     proven = None if choice.promised is None else choice.promised.rows[number].proven
     if proven is None:
         return join([shown])
@@ -133,7 +131,6 @@ def _boxes(parts: Iterable[tuple[str, Html]], class_: str) -> Html:
 
 
 def _banners(material: Material) -> Iterator[Html]:
-    """Warn of what weakens the figures."""
     for text in dict.fromkeys((*material.data.warnings, *_warnings(material.data.result))):
         yield element("p", text, class_="banner", role="note")
 
@@ -255,7 +252,6 @@ def render_report(data: ReportData) -> str:
 
 
 def _shown(material: Material) -> dict[Section, Shown]:
-    """Return the sections with content; the first also lists what is left out and why."""
     sections: dict[Section, Shown] = {}
     left_out = dict(material.parts.left_out)
     for section in SECTIONS:

@@ -130,7 +130,6 @@ _BOUND_NAMES = {"signed": "Mean loss", "drop": "Mean drop", "wrong-stop": "Wrong
 
 
 def _facts(guarantee: Terms) -> Iterator[tuple[str, str]]:
-    """Yield the known terms; a policy that fell back has no proof and no measurement."""
     hidden = {"p_value", "measured_loss"} if guarantee["fell_back"] else set()
     for name, (heading, shown) in _TERMS.items():
         value = guarantee[name]
@@ -206,7 +205,6 @@ def _rounds(policy: Marked, shown: str) -> str:
 
 
 def _notes(policy: Marked, sets: AnswerSetResult) -> Html:
-    """Show the policy's promise in words, and its notes."""
     facts = policy.facts
     notes = [
         shorten(visible(note), _LONGEST_NOTE) for note in dict.fromkeys([*sets.notes, *facts.notes])
@@ -258,7 +256,6 @@ def _allowed(choice: Choice, marks: Mapping[str, str]) -> Iterator[Chart]:
 
 
 def _placed(choice: Choice, marks: Mapping[str, str]) -> Iterator[Chart]:
-    """Chart all candidates, where the score and cost of some budget are known."""
     points, line = list[Point](), list[tuple[float, float]]()
     for candidate, cost, change, interval in choice.placed():
         fixed = candidate.group == "fixed"

@@ -124,7 +124,6 @@ def _estimated(signal: Mapping[str, Any], part: str, family: Family) -> Estimate
 
 
 def _html(table: Table) -> Html:
-    """Return the columns that fit a page, with signals as code."""
     shown = table.picked(*(column.name for column in table.columns[:_MOST_COLUMNS]))
     return shown.html({"signal": lambda _, shown: element("code", _name(shown))})
 

@@ -63,7 +63,6 @@ def first_figure(table: Table) -> str:
 
 
 def _figures(data: Any, name: str) -> tuple[list[float], Any]:
-    """Return a column's values, NaN where unknown, and how far its intervals reach below and above."""
     values = [float("nan") if value is None else float(value) for value in data[name]]
     if f"{name}_low" not in data:
         return values, None
@@ -75,7 +74,6 @@ def _figures(data: Any, name: str) -> tuple[list[float], Any]:
 
 
 def _describe(axis: Any, column: Column) -> None:
-    """Label an axis; shares and their differences are in percent."""
     axis.set_label_text(" ".join(column.heading.split()))
     if column.kind in ("percent", "points"):
         axis.set_major_formatter(lambda share, _: f"{100 * share:g}")

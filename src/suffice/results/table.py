@@ -224,7 +224,6 @@ def _keys(column: Column) -> tuple[str, ...]:
 
 
 def _parts(column: Column, value: Value) -> tuple[Plain, ...]:
-    """Return a cell's data: one value, or the figure and the ends of its interval."""
     if isinstance(value, Cell):
         value = value.value
     if column.kind == "text":
@@ -253,7 +252,6 @@ def _shown(column: Column, value: Value) -> str:
 
 
 def _in_two(column: Column, value: Value) -> tuple[str, str]:
-    """Return a cell's text, and its interval in brackets (empty: it has none)."""
     if isinstance(value, Cell):
         return visible(value.shown), ""
     if column.kind == "text":
@@ -320,8 +318,6 @@ def estimate_column(name: str, head: str, *, signed: bool = False) -> Column:
 # --- text -------------------------------------------------------------------------------------------
 @dataclass(slots=True, eq=False)
 class _Shown:
-    """A column in a terminal: lines of its heading and of its cells."""
-
     column: Column
     head: list[str]
     cells: list[list[str]]
@@ -338,7 +334,6 @@ class _Shown:
 
 
 def _tone(column: Column, value: Value) -> Tone | None:
-    """Return a cell's tone; of differences with an interval, by the side of 0 that it lies on."""
     if isinstance(value, Cell):
         return value.tone
     if column.kind != "points" or not column.interval:
@@ -350,7 +345,6 @@ def _tone(column: Column, value: Value) -> Tone | None:
 
 
 def _wrapped(text: str, width: int | None, indent: str = "", *, hyphens: bool = True) -> list[str]:
-    """Wrap to at most ``width`` cells; ``indent`` stands before all lines but the first."""
     text = visible(text).strip()
     room = width or 2 * len(text) + 1
     lines = wrap(text, room, subsequent_indent=indent, break_on_hyphens=hyphens)
@@ -360,7 +354,6 @@ def _wrapped(text: str, width: int | None, indent: str = "", *, hyphens: bool = 
 
 
 def _text_body(table: Table, width: int | None, paint: Paint) -> tuple[list[str], list[str]]:
-    """Return the table's lines, none without rows, and the shortened names in full."""
     if not table.columns or not table.rows:
         return [], []
     table = table.picked(*(column.name for column in table.columns if column.in_text))
@@ -430,7 +423,6 @@ def _in_full(short: str, text: str, width: int | None) -> list[str]:
 
 
 def _broken_head(column: _Shown) -> list[str]:
-    """Break the heading into lines no wider than the cells, where its words allow it."""
     cells = [line for cell in column.cells for line in cell]
     words = [word for line in column.head for word in line.split()]
     room = max(map(cell_len, [*cells, *words, " "]))
@@ -438,7 +430,6 @@ def _broken_head(column: _Shown) -> list[str]:
 
 
 def _wrap_texts(columns: Sequence[_Shown], width: int) -> bool:
-    """Wrap the longest texts to equal shares of the room; return whether that was enough."""
     longest = sorted(
         (column for column in columns if column.wraps), key=lambda c: c.width, reverse=True
     )
@@ -464,7 +455,6 @@ def _total(columns: Sequence[_Shown], gap: int) -> int:
 def _aligned(
     columns: Sequence[_Shown], gap: int, paint: Paint, below: _Shown | None = None
 ) -> list[str]:
-    """Return heads, a rule and the rows; ``below`` is a column on lines of its own."""
     deepest = max(len(column.head) for column in columns)
     heads = [[""] * (deepest - len(column.head)) + column.head for column in columns]
     widths = [column.width for column in columns]
@@ -505,7 +495,6 @@ def _stacked(table: Table, width: int) -> Iterator[str]:
 def _dressed_columns(
     table: Table, dressed: Mapping[str, Dress]
 ) -> Iterator[tuple[Column, list[object]]]:
-    """Yield the columns that are not empty throughout, with their cells as markup or text."""
     for at, column in enumerate(table.columns):
         cells = [_cell_in_html(column, row[at]) for row in table.rows]
         if at and cells and not any(cells):

@@ -85,7 +85,6 @@ def _words(text: str) -> list[str]:
 
 
 def _negated(words: Sequence[str]) -> bool:
-    """Say whether the number of negations is odd."""
     negations = sum(word in _NEGATIONS or word.endswith(_CONTRACTED) for word in words)
     return negations % 2 == 1
 

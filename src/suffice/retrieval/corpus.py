@@ -118,7 +118,6 @@ def _unreadable(error: OSError, root: Path, skipped: list[SkippedFile]) -> None:
 
 
 def _read(file: Path) -> tuple[str, str]:
-    """Return text and an empty reason, or an empty text and the reason to skip the file."""
     if file.suffix.lower() not in (*_TEXT, *_MARKDOWN, *_ROWS):
         return "", "of another kind"
     try:
@@ -168,7 +167,6 @@ def _sections(text: str, file: Path, name: str) -> Iterator[Passage]:
 
 
 def _titled(text: str, title: str, *, markdown: bool) -> Iterator[tuple[str, list[str]]]:
-    """Return paragraphs by heading; text above the first heading goes under ``title``."""
     paragraphs: list[str] = []
     lines: list[str] = []
     fenced = False
@@ -197,7 +195,6 @@ def _titled(text: str, title: str, *, markdown: bool) -> Iterator[tuple[str, lis
 
 
 def _pieces(paragraphs: list[str]) -> Iterator[str]:
-    """Join short neighbors and cut long paragraphs, to at most :data:`MAX_WORDS` words each."""
     held: list[str] = []
     size = 0
     for paragraph in paragraphs:
@@ -213,7 +210,6 @@ def _pieces(paragraphs: list[str]) -> Iterator[str]:
 
 
 def _cut(paragraph: str) -> Iterator[str]:
-    """Return a paragraph that fits, or else its sentences, or else runs of words."""
     if len(paragraph.split()) <= MAX_WORDS:
         yield paragraph
         return

@@ -106,7 +106,6 @@ def _with_text(passages: Sequence[Passage]) -> NDArray[np.intp]:
 
 # --- encoding ---------------------------------------------------------------------------------------
 def _wrong(vectors: NDArray[np.float32]) -> str:
-    """Return the fault of rows that should be unit vectors; empty: none."""
     if vectors.dtype != np.float32:
         return "numbers that are no float32"
     if not np.isfinite(vectors).all():
@@ -235,7 +234,6 @@ class OnnxEncoder:
 
 
 def _digest(model: Path, words: bytes, prompts: dict[str, str]) -> str:
-    """Return the SHA-256 of everything that shapes the vectors."""
     digest = hashlib.sha256()
     weights = sorted(model.parent.glob(f"{model.name}*"))  # with external data files
     for content in (*(path.read_bytes() for path in weights), words):

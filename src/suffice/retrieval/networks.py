@@ -49,8 +49,6 @@ def _loading(what: str, name: str) -> Iterator[Any]:
 
 
 class _PairNetwork:
-    """Run a cross-encoder of sentence-transformers and read one of its outputs."""
-
     _what: str
 
     def __init__(self, model: Any, *, index: int = 0) -> None:
@@ -69,7 +67,6 @@ class _PairNetwork:
         raise NotImplementedError
 
     def _raw(self, pairs: Sequence[tuple[str, str]]) -> Any:
-        """Return the network's outputs for every pair, without sigmoid or softmax."""
         torch = require("torch", extra="rerank", purpose=f"The {self._what}")
         try:
             return self._model.predict(
@@ -126,7 +123,6 @@ class _NliNetwork(_PairNetwork):
         return matching[0]
 
     def _probabilities(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        """Return the label's probability, (len(pairs),): the outputs go through a softmax."""
         if not pairs:
             return np.empty(0, np.float64)
         logits = np.asarray(self._raw(pairs), np.float64)
@@ -242,7 +238,6 @@ class SentenceEncoder:
 
 
 def _identity(model: Any) -> str:
-    """Return the SHA-256 of everything in memory that shapes the vectors."""
     torch = require("torch", extra="rerank", purpose="The sentence encoder")
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):

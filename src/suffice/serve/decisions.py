@@ -15,10 +15,10 @@ from typing_extensions import TypedDict
 from suffice.contracts import Decision
 from suffice.errors import SufficeError, UsageError
 from suffice.live.loop import Loop
+from suffice.live.observing import QuestionEnded, RoundEnded
 from suffice.live.reported import round_of
 from suffice.serve.guard import Body, Refusal
 from suffice.serve.service import Served, Service
-from suffice.serve.under_way import QuestionEnded, RoundEnded
 from suffice.signals.known_signals import SignalSpec
 from suffice.signals.signal_table import lack_live
 from suffice.trace.rounds.records import LoopView, Question, Round, round_of_document

@@ -14,9 +14,10 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from suffice.contracts import Message
 from suffice.live.answering import Answered, Tokens
+from suffice.live.observing import Endpoint, RoundEnded
 from suffice.serve.guard import Refusal
 from suffice.serve.service import PREFIX, Served, Service, Wanted
-from suffice.serve.under_way import Endpoint, RoundEnded, Searching, Text, Told, UnderWay
+from suffice.serve.under_way import Searching, Text, Told, UnderWay
 from suffice.trace.rounds.records import Passage, Round
 
 _MOST_HEADER = 400  # letters of a value
@@ -108,7 +109,6 @@ def conversation_of(
 
 
 def _text_of(content: str | list[Part] | None, where: str, kinds: tuple[str, ...]) -> str:
-    """Return a message's text; refuse parts of other types."""
     if isinstance(content, str):
         return content
     for part in content or [Part()]:

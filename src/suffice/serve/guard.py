@@ -345,7 +345,6 @@ class Guard:
         return matched[0].lower()
 
     def _check_origin(self, origin: bytes | None, host: str, site: bytes | None) -> None:
-        """Refuse pages of other origins; only browsers send these headers."""
         if origin is None:
             if site in (b"cross-site", b"same-site"):
                 raise Refusal(403, "a page of another origin asks", code="bad_origin")

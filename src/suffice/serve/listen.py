@@ -105,8 +105,6 @@ def run(app: ASGIApp, listening: Listening) -> None:
 
 
 class _Protocol(H11Protocol):
-    """HTTP/1.1 with limits on open connections and on the time for the head of a request."""
-
     head_s: float
     most: int
     waiting: dict[_Protocol, asyncio.TimerHandle | None]  # the longest first
@@ -156,8 +154,6 @@ class _Protocol(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, which ends with status 0."""
-
     def __init__(self, config: uvicorn.Config, listening: Listening) -> None:
         super().__init__(config)
         self._listening = listening

@@ -20,12 +20,10 @@ from pydantic import BaseModel, Field, with_config
 from pydantic_core import to_json
 
 from suffice.errors import DataError
-from suffice.live.answering import Tokens
 from suffice.live.loop import Loop
 from suffice.serve.decisions import AnswerParts, Decided, ObservedRound, observed, told_of
 from suffice.serve.guard import Body, Refusal, too_many
 from suffice.serve.service import Served, Service
-from suffice.serve.under_way import QuestionEnded, RoundEnded
 from suffice.trace.rounds.labels import Label
 from suffice.trace.rounds.records import StoppedBy
 from suffice.trace.values import MOST_INT16
@@ -122,17 +120,12 @@ class Labelled(BaseModel):
 # --- loops under way -------------------------------------------------------------------------------
 @dataclass(slots=True, eq=False, kw_only=True)
 class _Session:
-    """A loop of a client with its last reply."""
-
     id: str
     loop: Loop | None  # None: it ended, and its rounds are let go
     served: Served
-    begun: float
     touched: float
-    ticked: float
     size: int
     lock: threading.Lock = field(default_factory=threading.Lock)
-    ran: list[RoundEnded] = field(default_factory=list)
     last: tuple[int, bytes, RoundReply] | None = None
     over: LoopState | None = None
 
@@ -219,9 +212,7 @@ class Loops:
                 id=f"loop-{secrets.token_hex(16)}",
                 loop=served.follows.question(body.question, **held).begin(),
                 served=served,
-                begun=now,
                 touched=now,
-                ticked=now,
                 size=len(to_json(body)),
             )
             self._open[session.id] = session
@@ -294,7 +285,6 @@ class Loops:
 
     # --- work --------------------------------------------------------------------------------------
     def _take_label(self) -> None:
-        """Count a label against the rate; refuse it where the rate is used up."""
         most = self._service.limits.labels_per_minute
         if not most:
             return
@@ -311,7 +301,6 @@ class Loops:
 
     @contextmanager
     def _held(self, name: str) -> Iterator[_Session]:
-        """Hold a loop, one request at a time."""
         self.sweep()
         with self._lock:
             session = self._open.get(name) or self._over.get(name)
@@ -343,11 +332,6 @@ class Loops:
         earlier = {passage.id for finished in loop.rounds for passage in finished.passages or ()}
         held = {name: part for name, part in body.items() if name not in ("round", "score")}
         decision = loop.observe(observed(held, earlier), score=body.get("score"))
-        before, session.ticked = session.ticked, self._clock()
-        number, took_s = len(loop.decisions), session.ticked - before
-        last = loop.rounds[-1]
-        ended = RoundEnded(number=number, round=last, decision=decision, took_s=took_s)
-        session.ran.append(ended)
         return RoundReply(**told_of(session.served, loop, decision), done=loop.done)
 
     # --- ends --------------------------------------------------------------------------------------
@@ -361,20 +345,6 @@ class Loops:
             self._over[session.id] = session
             if len(self._over) > self._limits.remembered:
                 self._over.popitem(last=False)
-        ended = QuestionEnded(
-            trace_id=loop.question_id,
-            endpoint="loops",
-            policy=session.served.name,
-            policy_hash=session.served.hash,
-            text=loop.question,
-            rounds=tuple(session.ran),
-            stopped_by=loop.stopped_by or "end",
-            reason=loop.reason,
-            took_s=self._clock() - session.begun,
-            tokens=Tokens.of(loop.rounds),
-        )
-        session.ran = []
-        self._service.tell(ended)
 
     def sweep(self) -> None:
         idle_s = self._limits.idle_s

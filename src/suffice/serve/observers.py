@@ -18,13 +18,10 @@ from prometheus_client import (
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from suffice._optional import require
+from suffice.live.observing import QuestionEnded, Spans
 from suffice.live.privacy import Privacy
 from suffice.serve.service import Service
-from suffice.serve.under_way import RECORDED, QuestionEnded
-from suffice.trace.export import OPERATION, agent_attributes, steps_of
-from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Round
 
-_SECOND = 1_000_000_000
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 _ROUNDS = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30)
 
@@ -103,11 +100,10 @@ class Metrics:
 
 
 # --- spans ---------------------------------------------------------------------------------------
-class Spans:
-    """Sends the spans of a question when it ends, to ``exporter`` or the collector.
+class SpanSender:
+    """Spans of questions to the collector, or to ``exporter``; without ``texts`` numbers replace them.
 
-    Without ``texts`` numbers stand in their place, equal ones for equal texts. ``at_once``: export each span
-    when it ends, not in batches.
+    ``at_once``: export each span when it ends, not in batches.
     """
 
     def __init__(self, exporter: Any = None, *, texts: bool = False, at_once: bool = False) -> None:
@@ -123,55 +119,10 @@ class Spans:
             resource=resource.create({"service.name": "suffice"}), shutdown_on_exit=False
         )
         self._provider.add_span_processor(processor(exporter))
-        self._tracer = self._provider.get_tracer("suffice")
-        self._api = require("opentelemetry.trace", **wanted)
-        self._privacy = None if texts else Privacy("no-texts")
+        self._spans = Spans(self._provider, None if texts else Privacy("no-texts"))
+
+    def on(self, ended: QuestionEnded) -> None:
+        self._spans.on(ended)
 
     def close(self) -> None:
         self._provider.shutdown()
-
-    def on(self, ended: QuestionEnded) -> None:
-        now = ended.at - int(ended.took_s * _SECOND)
-        question = Question(id=ended.trace_id, text=ended.text)
-        veiled = None if self._privacy is None else self._privacy.question(question, Gold())
-        root = self._tracer.start_span("invoke_agent", start_time=now)
-        within = self._api.set_span_in_context(root)
-        rounds: list[Round] = []
-        for ran in ended.rounds:
-            began, now = max(now, ran.at - int(ran.took_s * _SECOND)), ran.at
-            rounds.append(ran.round if veiled is None else veiled.named(ran.round))
-            for step in steps_of(rounds[-1], began, now, model=ended.model or None):
-                span = self._tracer.start_span(
-                    step.name, within, start_time=step.start, attributes=dict(step.attributes)
-                )
-                span.end(step.end)
-        if rounds:
-            record = QuestionRecord(
-                question=question if veiled is None else veiled.question,
-                rounds=tuple(rounds),
-                stopped_by=RECORDED.get(ended.stopped_by),
-                policy_hash=ended.policy_hash,
-            )
-            root.set_attributes(agent_attributes(record))
-        said = {
-            OPERATION: "invoke_agent",
-            "gen_ai.request.model": ended.model or None,
-            "gen_ai.usage.input_tokens": ended.tokens.prompt,
-            "gen_ai.usage.cache_read.input_tokens": ended.tokens.cached,
-            "gen_ai.usage.output_tokens": ended.tokens.completion,
-            "suffice.trace_id": ended.trace_id,
-            "suffice.endpoint": ended.endpoint,
-            "suffice.policy": ended.policy,
-            "suffice.rounds": len(ended.rounds),
-            "suffice.stopped_by": ended.stopped_by,
-            "suffice.declined": ended.declined,
-            "suffice.cost_usd": ended.usd,
-        }
-        root.set_attributes({name: value for name, value in said.items() if value is not None})
-        if ended.error:
-            root.set_status(
-                self._api.Status(
-                    self._api.StatusCode.ERROR, ended.error if veiled is None else None
-                )
-            )
-        root.end()

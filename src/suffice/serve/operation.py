@@ -22,7 +22,7 @@ from suffice.monitor.production import KINDS, Alarm, Production, ProductionSetti
 from suffice.policies.unfitted import FixedPolicy
 from suffice.serve.guard import Door, check_exposed, read_tokens
 from suffice.serve.listen import Listening, open_at_once
-from suffice.serve.observers import Metrics, Spans
+from suffice.serve.observers import Metrics, SpanSender
 from suffice.serve.service import Served, Service
 from suffice.serve.service_settings import ServeSettings, WatchSettings
 from suffice.trace.durable import in_turn
@@ -70,9 +70,9 @@ class Operation:
         self._service = service
         self._ends = threading.Event()
         service.observers = (self.metrics,)
-        self._spans: Spans | None = None
+        self._spans: SpanSender | None = None
         if settings.operation.otel:
-            self._spans = Spans(texts=settings.operation.otel_texts)
+            self._spans = SpanSender(texts=settings.operation.otel_texts)
             service.observers += (self._spans,)
         folder = settings.record.folder
         self._place = None if folder is None else store_place(folder)
@@ -163,8 +163,6 @@ def _production_settings(watch: WatchSettings, max_rounds: int | None = None) ->
 
 
 class _Watching:
-    """Watches the service's policies over the record; services of one folder tell an alarm once."""
-
     def __init__(
         self, folder: Path, settings: WatchSettings, metrics: Metrics, service: Service
     ) -> None:
@@ -187,7 +185,6 @@ class _Watching:
             await asyncio.sleep(self._settings.seconds)
 
     def _look(self) -> None:
-        """Read the new questions of every policy; log a problem once, and try again next time."""
         problem = ""
         for name, served in self._policies.items():
             try:

@@ -16,6 +16,7 @@ from suffice.contracts import ChatModel, Encoder, Message, Retriever, StopPolicy
 from suffice.errors import SufficeError, UsageError, counted, unknown_name
 from suffice.live.answering import AskSettings, LiveLoop
 from suffice.live.loop import Loop
+from suffice.live.observing import Endpoint, Observer, QuestionEnded, tell
 from suffice.live.privacy import Texts
 from suffice.live.requirements import choose_policy
 from suffice.live.watch import Watch
@@ -25,7 +26,7 @@ from suffice.retrieval.retrievers import Retrieval
 from suffice.scoring import AnswerChoice
 from suffice.serve.guard import Refusal, too_many
 from suffice.serve.service_settings import LimitSettings, LoopSettings
-from suffice.serve.under_way import Endpoint, Observer, QuestionEnded, UnderWay
+from suffice.serve.under_way import UnderWay
 from suffice.trace.rounds.records import Question
 
 DEFAULT_POLICY = "default"
@@ -177,7 +178,7 @@ class Service:
                 live = live.with_models(ground.encoder, ground.retrieval, notes.append)
             policy = chosen.policy if live is None else live.policy
             file = PolicyFile(policy, chosen.max_rounds)
-            follows = self._following(file)
+            follows = self._following(file, name)
             watch = follows
             if ground is not None and live is not None:
                 watch = self._answering(name, live, ground)
@@ -199,7 +200,6 @@ class Service:
         )
 
     def _explored(self, policy: StopPolicy, budget: int | None) -> float:
-        """Return the share that explores: 0 where the policy never stops before the budget."""
         return self._explore if budget is None or policy.facts.earliest < budget else 0.0
 
     def _answering(self, name: str, live: LiveLoop, ground: Ground) -> Watch:
@@ -220,7 +220,7 @@ class Service:
             run=run,
         )
 
-    def _following(self, file: PolicyFile) -> Watch:
+    def _following(self, file: PolicyFile, name: str) -> Watch:
         mode = self.loops.mode
         return self._watch(
             file,
@@ -228,6 +228,7 @@ class Service:
             explore=0.0 if mode == "shadow" else self._explored(file.policy, file.max_rounds),
             answer="latest" if self.ground is None else self.ground.settings.choose,
             run={"pipeline": "over HTTP"},
+            spans=_Follower(self, name),
         )
 
     def _watch(self, policy: StopPolicy | PolicyFile, **settings: Any) -> Watch:
@@ -288,11 +289,7 @@ class Service:
         return under_way
 
     def tell(self, ended: QuestionEnded) -> None:
-        for observer in self.observers:
-            try:
-                observer.on(ended)
-            except Exception:  # noqa: BLE001
-                _LOG.exception("an observer failed")
+        tell(self.observers, lambda: ended)
 
     async def drain(self, seconds: float) -> bool:
         """Take no more questions and wait for those in progress; return whether all ended in time."""
@@ -307,6 +304,17 @@ class Service:
         self.ready = False
         for watch in self._watches:
             watch.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Follower:
+    """Passes on what ends in clients' loops."""
+
+    service: Service
+    policy: str
+
+    def on(self, ended: QuestionEnded) -> None:
+        self.service.tell(replace(ended, endpoint="loops", policy=self.policy))
 
 
 def _for_request(live: LiveLoop, wanted: Wanted) -> LiveLoop:

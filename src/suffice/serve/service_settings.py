@@ -21,8 +21,6 @@ Corpus = Annotated[
 
 
 class _Table:
-    """A table of the settings file; pydantic reads it."""
-
     __slots__ = ()
     __pydantic_config__: ClassVar[Mapping[str, str]] = {"extra": "forbid"}
 
@@ -337,7 +335,6 @@ def _check_least(settings: Any, file: str, table: str = "") -> None:
 
 
 def _options(settings: Any) -> Iterator[tuple[str, Any, Option | None]]:
-    """Yield name, value and option of every field with an option, and every table with ``None``."""
     hints = get_type_hints(type(settings), include_extras=True)
     for own in fields(settings):
         value, extras = getattr(settings, own.name), get_args(hints[own.name])[1:]

@@ -7,65 +7,21 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from suffice.concurrency import Aside, Cut, may_be_cut
 from suffice.contracts import Decision, Message, Retriever
 from suffice.errors import InternalError, SufficeError, SufficeWarning
 from suffice.live.answering import Answered, LiveLoop, Tokens
 from suffice.live.loop import Loop
+from suffice.live.observing import Endpoint, QuestionEnded, RoundEnded
 from suffice.loops.calls import ComingAnswer
 from suffice.serve.guard import Refusal, refusal_of
 from suffice.trace.rounds.records import STOPPED_BY, Passage, Round, StoppedBy
 
 if TYPE_CHECKING:
     from suffice.serve.service import Served, Service
-
-
-Endpoint = Literal["chat", "responses", "decisions", "loops"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundEnded:
-    """A round and its decision, ``took_s`` seconds after the one before, ``at`` in nanoseconds."""
-
-    number: int
-    round: Round = field(repr=False)
-    decision: Decision
-    took_s: float
-    at: int = field(default_factory=time.time_ns)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionEnded:
-    """An ended question: its endpoint, policy, rounds and end, ``at`` in nanoseconds."""
-
-    trace_id: str
-    endpoint: Endpoint
-    policy: str
-    policy_hash: str | None
-    model: str = ""
-    text: str = field(repr=False)
-    rounds: tuple[RoundEnded, ...]
-    stopped_by: StoppedBy | Literal["gone", "refused", "goes-on"]
-    reason: str = ""
-    declined: bool = False
-    took_s: float
-    tokens: Tokens = field(default_factory=Tokens)
-    usd: float | None = None
-    at: int = field(default_factory=time.time_ns)
-
-    @property
-    def error(self) -> str:
-        """The failure; empty: there is none."""
-        return self.reason if self.stopped_by in ("error", "gone", "refused") else ""
-
-
-class Observer(Protocol):
-    """Hears of every ended question, from any thread; must be quick and not fail."""
-
-    def on(self, ended: QuestionEnded) -> None: ...
 
 
 RECORDED: Mapping[str, StoppedBy] = {
@@ -209,7 +165,6 @@ class UnderWay:
             self._here.call_soon_threadsafe(self._told.put_nowait, told)
 
     def _run(self) -> None:
-        """Answer the question; in every case free the place, then tell whoever waits."""
         told: Answered | Refusal = refusal_of(InternalError())
         try:
             told = self._answer()

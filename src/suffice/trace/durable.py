@@ -149,7 +149,6 @@ def written_aside(target: Path) -> Iterator[Path]:
 
 
 def _free_aside(target: Path) -> Path:
-    """Return this process's place aside, and remove those of dead processes."""
     for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
         if not is_written(leftover):
             _remove(leftover)

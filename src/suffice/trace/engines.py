@@ -167,7 +167,6 @@ class SQLite:
         connection.execute("PRAGMA incremental_vacuum").fetchall()
 
     def _opened(self, *, write: bool) -> sqlite3.Connection:
-        """Open a connection to write, or to read even where no file can be made beside it."""
         quoted = f"{self.file.absolute().as_uri()}?mode="
         modes = ["rwc"] if write else ["rw", "ro", "ro&immutable=1"]
         while True:
@@ -448,7 +447,6 @@ class PostgreSQL:
 
 @cache
 def _schema() -> str:
-    """Return the tables in PostgreSQL's words, and one that tells whose they are."""
     text = SCHEMA
     for own, theirs in _TYPES.items():
         text = text.replace(own, theirs)

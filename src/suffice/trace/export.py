@@ -7,14 +7,14 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import pyarrow.compute as pc
 
-from suffice.contracts import strict_json
+from suffice.contracts import Decision, strict_json
 from suffice.errors import DataError, StorageError, UsageError, counted, plain_file
 from suffice.trace.durable import replace_file, written_aside
 from suffice.trace.recording import export_records, stores_at
@@ -68,7 +68,6 @@ def export_traces(
 
 
 def _export_store(path: str | Path, folder: Path) -> Written:
-    """Add questions that ended since the last export, one file per run, and all labels."""
     stores = stores_at(Path(path))
     if not stores:
         what = "no database of live loops" if Path(path).exists() else "no such file or folder"
@@ -113,66 +112,120 @@ def _value(value: Any) -> Any:
 # --- spans of OpenTelemetry -----------------------------------------------------------------------
 DOCUMENTS = "gen_ai.retrieval.documents"
 OPERATION = "gen_ai.operation.name"
+KIND = "openinference.span.kind"
+_MOST_LETTERS = 8_000  # of a text
+_MOST_DOCUMENTS = 100
+_SHORT = 200  # letters of a passage among others
+_MOST_NUMBERED = 25  # a span has 128 attributes unless its user allows more
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """A future span: start and end are nanoseconds since 1970."""
+class Step(NamedTuple):
+    """A future span: start and end are nanoseconds since 1970; ``events`` are results of evaluations."""
 
     name: str
     start: int
     end: int
     attributes: Mapping[str, Any]
+    events: Sequence[Mapping[str, Any]] = ()
+
+
+def known(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes that have a value."""
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 def steps_of(round_: Round, began: int, ended: int, *, model: str | None) -> Iterator[Step]:
     """Split a round into two steps, the search and the calls, which share its time."""
     middle = (began + ended) // 2
-    query = {} if round_.query is None else {"gen_ai.retrieval.query.text": round_.query}
-    found = (*(round_.passages or ()), *(round_.refound or ()))
-    documents = {} if round_.passages is None else {DOCUMENTS: json.dumps(_documents(found))}
-    held = {OPERATION: "retrieval", **query, **documents}
-    yield Step(name="retrieval", start=began, end=middle, attributes=held)
-    if round_.usage.llm_calls != 0:
-        name = "chat" if model is None else f"chat {model}"
-        yield Step(name=name, start=middle, end=ended, attributes=_chat(round_, model))
-
-
-def _documents(passages: Sequence[Passage]) -> list[dict[str, Any]]:
-    """Return passages with their text as ``content``, as other exporters do."""
-    return [
-        {
-            "content" if name == "text" else name: value
-            for name, value in as_document(passage).items()
-        }
-        for passage in passages
-    ]
-
-
-def _message(role: str, text: str) -> str:
-    return json.dumps([{"role": role, "parts": [{"type": "text", "content": text}]}])
-
-
-def _chat(round_: Round, model: str | None) -> dict[str, Any]:
-    said = round_.answer if round_.response is None else round_.response
+    query = None if round_.query is None else _cut(round_.query)
+    held: dict[str, Any] = {"gen_ai.retrieval.query.text": query, "input.value": query}
+    held |= {OPERATION: "retrieval", KIND: "RETRIEVER"}
+    if round_.passages is not None:
+        found = (*round_.passages, *(round_.refound or ()))[:_MOST_DOCUMENTS]
+        documents = [_document(passage) for passage in found]
+        for number, document in enumerate(documents[:_MOST_NUMBERED]):
+            for name in document.keys() & {"id", "content", "score"}:
+                held[f"retrieval.documents.{number}.document.{name}"] = document[name]
+        held[DOCUMENTS] = json.dumps(documents, ensure_ascii=False)
+        said = (f"{passage.id}: {(passage.text or '')[:_SHORT]}" for passage in found)
+        held["output.value"] = "\n".join(said)
+    yield Step(name="retrieval", start=began, end=middle, attributes=known(held))
     usage = round_.usage
-    held = {
-        OPERATION: "chat",
-        "gen_ai.request.model": model,
-        "gen_ai.usage.input_tokens": usage.prompt_tokens,
-        "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
-        "gen_ai.usage.output_tokens": usage.completion_tokens,
-        "gen_ai.output.messages": None if said is None else _message("assistant", said),
+    told = round_.answer if round_.response is None else round_.response
+    if usage.llm_calls or (usage.llm_calls is None and (told or usage.prompt_tokens)):
+        held = {
+            OPERATION: "chat",
+            KIND: "LLM",
+            "gen_ai.request.model": model,
+            "gen_ai.usage.input_tokens": usage.prompt_tokens,
+            "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
+            "gen_ai.usage.output_tokens": usage.completion_tokens,
+            **_message("output", "assistant", told),
+        }
+        name = "chat" if model is None else f"chat {model}"
+        yield Step(name=name, start=middle, end=ended, attributes=known(held))
+
+
+def decision_of(
+    decision: Decision,
+    answer: str | None,
+    when: tuple[int, int],
+    reason: str | None,
+    score: float | None,
+) -> Step:
+    """Return the decision after a round as the evaluation of what the loop has so far."""
+    values = {name: v for name, v in decision.values.items() if v is not None and math.isfinite(v)}
+    numbers = ", ".join(f"{name} {value:g}" for name, value in values.items())
+    label, why = "stop" if decision.stop else "go on", _cut(reason or numbers)
+    named = "gen_ai.evaluation.name", "gen_ai.evaluation.score.value"
+    told = {"gen_ai.evaluation.score.label": label, "gen_ai.evaluation.explanation": why}
+    stop = {named[0]: "suffice.stop", named[1]: float(decision.stop), **told}
+    further = {"suffice.confidence": decision.confidence, "suffice.score": score}
+    events = [stop, *(dict(zip(named, pair, strict=True)) for pair in known(further).items())]
+    attributes = {
+        KIND: "EVALUATOR",
+        **stop,
+        **further,
+        "input.value": json.dumps(values),
+        "input.mime_type": "application/json",
+        "output.value": f"{label}: {why}",
+        "suffice.decision": label,
+        "suffice.answer": None if answer is None else _cut(answer),
+        "suffice.stopped_by": decision.stopped_by,
+        **{f"suffice.signal.{name}": value for name, value in values.items()},
     }
-    return {name: value for name, value in held.items() if value is not None}
+    name, (start, end) = f"decide: {label}", when
+    return Step(name=name, start=start, end=end, attributes=known(attributes), events=events)
 
 
-def agent_attributes(record: QuestionRecord) -> dict[str, Any]:
+def _document(passage: Passage) -> dict[str, Any]:
+    held = as_document(passage).items()
+    texts = {name: _cut(value) if isinstance(value, str) else value for name, value in held}
+    return {"content" if name == "text" else name: value for name, value in texts.items()}
+
+
+def _message(which: str, role: str, text: str | None) -> dict[str, str]:
+    """Return a text by both conventions, GenAI's and OpenInference's."""
+    if text is None:
+        return {}
+    text = _cut(text)
+    parts = [{"role": role, "parts": [{"type": "text", "content": text}]}]
+    said = json.dumps(parts, ensure_ascii=False)
+    return {f"gen_ai.{which}.messages": said, f"{which}.value": text}
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST_LETTERS else f"{text[: _MOST_LETTERS - 1]}…"
+
+
+def agent_attributes(question: str, answer: str | None) -> dict[str, Any]:
     """Return the attributes of a whole question's span."""
-    answer = record.rounds[-1].answer
-    said = {} if answer is None else {"gen_ai.output.messages": _message("assistant", answer)}
-    asked = _message("user", record.question.text)
-    return {OPERATION: "invoke_agent", "gen_ai.input.messages": asked, **said}
+    return {
+        OPERATION: "invoke_agent",
+        KIND: "AGENT",
+        **_message("input", "user", question),
+        **_message("output", "assistant", answer),
+    }
 
 
 # --- journals of earlier versions -----------------------------------------------------------------

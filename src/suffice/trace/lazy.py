@@ -60,7 +60,6 @@ class LazyTable:
         return pa.schema([(name, self._type(name)) for name in self.column_names])
 
     def _type(self, name: str) -> pa.DataType:
-        """Return a column's type: the schema's, or for an own column the files'."""
         if (name, "") in self._columns:
             return self._columns[name, ""].type
         known = self.spans[0].file.kind.arrow
@@ -92,7 +91,6 @@ class LazyTable:
         rows: Rows,
         of: Callable[[pa.ChunkedArray], pa.ChunkedArray] = lambda cells: cells,
     ) -> pa.ChunkedArray:
-        """Apply ``of`` to a column in these rows of the spans."""
         ascending = bool((rows[1:] > rows[:-1]).all())
         order = None if ascending else np.argsort(rows, kind="stable")
         empty = pa.chunked_array([], narrowed(self._type(name), field))

@@ -139,7 +139,6 @@ class LoopRecord:
             self._store.run_documents()
 
     def _begin(self) -> None:
-        """Begin work in this process, perhaps after a fork."""
         self._pid = os.getpid()
         self.token: str = uuid.uuid4().hex  # another one after a fork
         self.minutes: dict[int, float] = {}  # what a budget a day counts, by minute
@@ -340,7 +339,6 @@ class LoopRecord:
             return True
 
     def _write(self, entries: Sequence[_Entry], *, again: bool) -> None:
-        """Write all of them or none; a closing entry keeps other writers out."""
         if not entries:
             return
         alone = self._run is None or any(entry.over for entry in entries)
@@ -351,7 +349,6 @@ class LoopRecord:
         self._run = run
 
     def _failed(self, error: Exception, took_s: float = 0.0, *, again: bool = False) -> None:
-        """Try again, at once if that costs the loop nothing."""
         pause_s = _AGAIN_S if took_s > _LONG_S else 0.0
         if again:
             pause_s = max(pause_s, min(_SHARE * took_s, _MOST_S) if took_s > _AGAIN_S else 0.0)
@@ -428,7 +425,6 @@ def _content(finished: Round) -> str:
 
 
 def _in_place_of(recorded: Round, last: Round) -> Round:
-    """Return the round with its answer and with the record's own fields of it."""
     usage = last.usage
     if usage.latency_s is None and recorded.usage.latency_s is not None:
         before = recorded.usage.latency_s - (recorded.usage.answer_latency_s or 0.0)

@@ -60,7 +60,6 @@ def to_cells(record: object, columns: Sequence[Column]) -> dict[str, Any]:
 
 
 def _cell(value: Any) -> Any:
-    """Return a value for Arrow: records as structs, an undefined signal as its name with a null."""
     if isinstance(value, tuple):
         return [_cell(item) for item in value]
     if is_dataclass(value):
@@ -84,7 +83,6 @@ def from_cells(row: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, A
 
 
 def _value(kind: Any, cell: Any) -> Any:
-    """Convert a cell to this type; a null inside is an empty text or list, if the type requires one."""
     if cell is None:
         return {str: "", tuple: ()}.get(get_origin(kind) or kind)
     if is_dataclass(kind):

@@ -44,7 +44,6 @@ _MOST_SEED = int(np.iinfo(np.int64).max)
 
 
 def _finite(values: Mapping[str, float], _: str) -> dict[str, float]:
-    """Return the step's values as the map column holds them: float64, each defined."""
     for name, value in values.items():
         if not isinstance(value, Real) or not math.isfinite(value):
             raise DataError(

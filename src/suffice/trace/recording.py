@@ -138,7 +138,6 @@ def prune(
 
 # --- failures --------------------------------------------------------------------------------------
 def _stores_of(root: Path) -> list[Path]:
-    """Return the databases of a record's recorders; that of one file lies beside it."""
     if root.suffix != ".parquet":
         return [file for file in stores_at(root) if Store(file).is_recorders()]
     with suppress(DataError, StorageError):  # a database of the same name may be anybody's
@@ -159,7 +158,6 @@ def failures_of(root: Path) -> dict[str, tuple[str, int]]:
 
 
 def _failures_in(files: Iterable[Path]) -> dict[RecordKey, tuple[str, int]]:
-    """Return the failures in several databases, for questions that none of them holds."""
     failed: dict[str, tuple[str, int]] = {}
     stores = [Store(file) for file in files]
     for store in stores:
@@ -229,7 +227,6 @@ def check_goes_on(
 
 
 def _entries(run: Mapping[str, Any], without: frozenset[str]) -> dict[str, Any]:
-    """Return the entries of a run document, with those of each step: ``derived.0.prompt``."""
     own = {name: value for name, value in run.items() if name not in {*without, "derived"}}
     made = enumerate(steps(run))
     return own | {f"derived.{at}.{name}": held for at, step in made for name, held in step.items()}
@@ -349,7 +346,6 @@ class RecordWriter(Generic[_Record]):
             self.close()
 
     def _begin(self, document: str) -> int:
-        """Keep other writers out; return the number of the run."""
         with self._written() as connection:
             for statement in _TABLES:
                 connection.execute(statement)
@@ -372,7 +368,6 @@ class RecordWriter(Generic[_Record]):
         return int(run)
 
     def _refuse_writer(self, store: Store, connection: Any) -> None:
-        """Refuse if another process of this machine writes the database."""
         rows = connection.execute(
             f"SELECT host, process FROM runs WHERE process <> '' AND {OF_RECORDERS}"  # noqa: S608
         ).fetchall()
@@ -411,7 +406,6 @@ class RecordWriter(Generic[_Record]):
             ) from error
 
     def _export_file(self) -> None:
-        """Add new records to the one file, which states how far it holds the database."""
         tables, turns = list[pa.Table](), dict[str, int]()
         if self._root.exists():
             with readable(self._root), opened(self._root) as parquet:

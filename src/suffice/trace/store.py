@@ -358,7 +358,6 @@ _QUESTIONS = (
 def _record_of(
     connection: Connection, row: Sequence[Any], stopped_by: StoppedBy | None
 ) -> QuestionRecord | None:
-    """Return a question with its rounds; ``None``: it has none."""
     number, name, text, kind, split, group, answers, passages, policy, propensity, *_ = row
     rounds = connection.execute(
         "SELECT round, content, score FROM rounds WHERE question = ? ORDER BY round", (number,)

@@ -201,7 +201,6 @@ def narrowed(kind: pa.DataType, field: str) -> pa.DataType:
 
 
 def _leaf_paths(footer: pq.FileMetaData, name: str, field: str) -> list[str]:
-    """Return Parquet's paths of a column, or of a field of its structs."""
     if not field:
         return [name]
     leaves = [footer.schema.column(number).path for number in range(len(footer.schema))]
@@ -213,7 +212,6 @@ def _leaf_paths(footer: pq.FileMetaData, name: str, field: str) -> list[str]:
 
 
 def _shares_a_field(stored: pa.DataType, kind: pa.DataType) -> bool:
-    """Whether lists of structs have one of these fields; true for all other types."""
     names = [
         {field.name for field in one.field(0).type}
         for one in (stored, kind)
@@ -224,7 +222,6 @@ def _shares_a_field(stored: pa.DataType, kind: pa.DataType) -> bool:
 
 @lru_cache(maxsize=64)
 def _described(stored: pa.Schema, kind: TableSchema) -> tuple[pa.Schema, tuple[str, ...]]:
-    """Return the columns of a file in plain types, with warnings of names near a missing one."""
     known = kind.arrow.names
     absent = [name for name in known if name not in stored.names]
     remarks = (
@@ -362,8 +359,6 @@ def _check_required(names: Sequence[str], file: str, schema: TableSchema) -> Non
 
 
 def _first_bad_row(cells: pa.ChunkedArray, target: pa.DataType) -> int | None:
-    """Return the row where conversion first fails, if that depends on the value and not on the type."""
-
     def fails(rows: int) -> bool:
         try:
             coerce_column(cells.slice(0, rows), target)
@@ -401,7 +396,6 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _array(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Convert recursively: Arrow's cast, plus structs by field name and maps."""
     if array.type == target:
         return array
     if isinstance(array, pa.DictionaryArray):
@@ -440,7 +434,6 @@ _UTC_NAMES = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00"})
 
 
 def _moment(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Convert times to UTC microseconds, rounded down."""
     if not pa.types.is_timestamp(array.type):
         raise pa.ArrowTypeError(f"{array.type} is not a time")
     if array.type.tz not in _UTC_NAMES:

@@ -80,7 +80,6 @@ def rows_of(view: RecordView, chosen: Selection) -> Rows:
 
 
 def _sorted(view: RecordView, chosen: Selection) -> Rows:
-    """Sort rows stably; those without a value come last."""
     if chosen.sort == "id":
         order = np.arange(view.n_questions)
         return order[::-1] if chosen.order == "desc" else order
@@ -117,7 +116,6 @@ def _other(view: RecordView, chosen: Selection) -> PolicyColumns:
 
 # --- filters -------------------------------------------------------------------------------------
 def _mask(view: RecordView, chosen: Selection) -> Mask | None:
-    """Return which questions pass the filters, (n_questions,); ``None``: all."""
     masks = list[Mask]()
     if chosen.split:
         masks.append(view.in_split(chosen.split))
@@ -157,7 +155,6 @@ def _went(view: RecordView, chosen: Selection) -> Mask:
 
 
 def _holding(view: RecordView, word: str) -> Mask:
-    """Return which questions hold a word in their text, their id or an answer."""
     searched = view.searched
     if searched is None:
         raise NotReadyError("the texts that are searched are being read")
@@ -398,7 +395,6 @@ def what_if(view: RecordView, rule: str, against: str, split: str) -> dict[str, 
 
 
 def _changes(one: PolicyColumns, other: PolicyColumns, rows: NDArray[np.bool_]) -> dict[str, int]:
-    """Count the questions that stop elsewhere, and those right under one of the two only."""
     changed = rows & (one.stops != other.stops)
     return {
         "changed": int(changed.sum()),
@@ -468,7 +464,6 @@ def promises(view: RecordView) -> dict[str, Any]:
 
 
 def _watched(view: RecordView, candidate: NamedPolicy) -> dict[str, Any]:
-    """Return the watch of a policy that ran; ``note``: why there is none."""
     produced = view.watched.get(candidate.hash)
     if produced is None:
         trouble = [said for said in view.progress.trouble if said.startswith("watching")]

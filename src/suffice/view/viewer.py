@@ -246,7 +246,6 @@ def write_bundle(view: RecordView, folder: Path) -> list[str]:
 
 
 def _written(view: RecordView, folder: Path) -> int:
-    """Write the bundle's files; return the number of its questions."""
     data = folder / "data"
     data.mkdir(parents=True)
     step = -(-view.n_questions // MOST_ROWS)

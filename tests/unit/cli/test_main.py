@@ -88,8 +88,6 @@ def test_a_stderr_that_is_full_ends_no_command(monkeypatch: pytest.MonkeyPatch) 
 
 
 class Full(io.StringIO):
-    """A file on a full disk."""
-
     def flush(self) -> None:
         raise OSError(28, "No space left on device")
 
@@ -181,7 +179,6 @@ def test_json_is_strict(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both streams are a terminal of 120 columns."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.delenv("NO_COLOR", raising=False)

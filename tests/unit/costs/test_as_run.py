@@ -54,8 +54,6 @@ class Call:
 
 
 class Counted(ScriptedModel):
-    """Keeps what it generated."""
-
     def __init__(self) -> None:
         super().__init__(self._searching)
         self.made: list[Generation] = []
@@ -67,7 +65,6 @@ class Counted(ScriptedModel):
 
     @staticmethod
     def _searching(request: GenerationRequest, index: int) -> str:
-        """An agent that never wants to end."""
         reply = made_up_reply(request, index)
         return reply.replace("Finish[", "Search[more ") if "Action" in reply else reply
 

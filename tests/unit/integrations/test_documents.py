@@ -19,8 +19,6 @@ from suffice.trace.rounds.records import Passage
 
 @dataclass
 class Node:
-    """As LlamaIndex's nodes."""
-
     node_id: str
     text: str
     metadata: dict[str, str]
@@ -28,16 +26,12 @@ class Node:
 
 @dataclass
 class NodeWithScore:
-    """As LlamaIndex's."""
-
     node: Node
     score: float
 
 
 @dataclass
 class Document:
-    """As LangChain's."""
-
     page_content: str
     metadata: dict[str, str]
     id: str | None = None
@@ -196,8 +190,6 @@ def test_a_target_that_is_none(text: str, part: str) -> None:
 
 # --- servers -----------------------------------------------------------------------------------------
 class Client:
-    """Finds the same document whatever is asked."""
-
     def __init__(self) -> None:
         self.seen: list[dict[str, Any]] = []
 

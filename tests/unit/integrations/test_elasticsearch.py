@@ -114,8 +114,6 @@ class Client:
 
 @dataclass(frozen=True)
 class Wrapped:
-    """As ``elasticsearch`` gives a reply."""
-
     body: dict[str, Any]
 
 

@@ -74,7 +74,6 @@ def test_a_judge_is_asked_each_round_and_its_tokens_count() -> None:
 
 
 def failing_from(number: int, error: SufficeError) -> ScriptedModel:
-    """A model whose ``number``-th call raises."""
     calls: list[GenerationRequest] = []
 
     def reply(request: GenerationRequest, _sample: int) -> str:
@@ -180,8 +179,6 @@ def test_declining(confidence: float | None, below: float, *, declined: bool) ->
 
 
 class LazyScores(Scores):
-    """The same, reading no answers."""
-
     needs = LoopNeeds()
 
 

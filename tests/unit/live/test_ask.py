@@ -239,8 +239,6 @@ ASK = GenerationRequest(prompt="Q?")
 
 @dataclass(frozen=True)
 class Counting:
-    """A model whose replies report these counts."""
-
     prompt: int | None = 100
     cached: int | None = 0
     completion: int | None = 10

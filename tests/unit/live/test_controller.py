@@ -200,7 +200,6 @@ ANSWERS = {"Who?": ("Ada", "Bo", "Bo"), "Where?": ("Rome", "Oslo", "Oslo")}
 
 
 def run(controller: Controller, question: str) -> Iterator[Decision]:
-    """A loop of one's own, round by round."""
     controller.start(question)
     for answer in ANSWERS[question]:
         yield controller.observe(Round(answer=answer))

@@ -82,8 +82,6 @@ def recorded(example: Example, settings: LoopSettings, *, judge: bool) -> TraceS
 
 
 class Counted(ScriptedModel):
-    """Adds up what its replies cost."""
-
     def __init__(self, **how: Any) -> None:
         super().__init__(**how)
         self.spent = dict.fromkeys(("llm_calls", "prompt_tokens", "completion_tokens"), 0)

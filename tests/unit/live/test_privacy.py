@@ -71,7 +71,6 @@ def loops(count: int = 6) -> list[QuestionRecord]:
 
 
 def watched(folder: Path, texts: Texts, records: Sequence[QuestionRecord]) -> TraceSet:
-    """What is recorded of these loops."""
     with Watch(STABLE, record=folder, max_rounds=4, texts=texts) as watch:
         for record in records:
             asked = watch.question(

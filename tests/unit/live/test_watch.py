@@ -45,7 +45,6 @@ ANSWERS = ("Bergen", "Oslo", "Oslo", "Oslo", "Oslo")
 
 
 def walk(loop: Loop, answers: tuple[str, ...] = ANSWERS) -> None:
-    """The user's loop."""
     for answer in answers:
         if loop.done:
             return
@@ -324,7 +323,6 @@ def test_a_coroutine_probe_needs_the_awaited_form() -> None:
 
 # --- endings -------------------------------------------------------------------------------------
 def fail(loop: Loop, error: BaseException, **held: Any) -> None:
-    """A loop that fails after its first round."""
     with loop:
         loop.observe(**held)
         raise error
@@ -637,7 +635,6 @@ def a_day(usd: float) -> Budgets:
 
 
 def spend(place: str | Path, usd: float, rounds: int = 1) -> Loop:
-    """A question of a new watch, a dollar a round."""
     with Watch(record=place, budgets=a_day(usd)) as watch, watch.question("?") as loop:
         while not loop.done and len(loop.rounds) < rounds:
             loop.observe(answer="Oslo", usage=DOLLAR)

@@ -41,8 +41,6 @@ def test_samples_without_a_seed_do_not_collapse(tmp_path: Path) -> None:
 
 
 class Costs:
-    """A model that reports what it is told to."""
-
     name, api = "costs", "completion"
 
     def __init__(self, *replies: Generation) -> None:

@@ -273,7 +273,6 @@ def test_a_refusal_that_quotes_the_request_teaches_nothing(server: Server) -> No
 
 # --- told as it comes -----------------------------------------------------------------------------
 def events(*documents: object, end: bool = True) -> bytes:
-    """A stream of them."""
     lines = [f"data: {json.dumps(document)}\n\n" for document in documents]
     return "".join([": hello\n\n", *lines, "data: [DONE]\n\n" if end else ""]).encode()
 

@@ -64,7 +64,6 @@ def other() -> Iterator[Server]:
 
 @pytest.fixture
 def https(server: Server) -> str:
-    """The server's URL once it speaks TLS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(CERTIFICATE)
     server.http.socket = context.wrap_socket(server.http.socket, server_side=True)

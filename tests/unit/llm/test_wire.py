@@ -18,7 +18,6 @@ def parse(choice: dict[str, Any], top: int = 5) -> Completion:
 
 
 def token(text: str, logprob: float | None, **top: float | None) -> dict[str, Any]:
-    """A token as chats have it."""
     others = [{"token": name, "logprob": value} for name, value in top.items()]
     return {"token": text, "logprob": logprob, "top_logprobs": others}
 

@@ -99,7 +99,6 @@ def run(
 # --- the prefix -------------------------------------------------------------------------------------
 @pytest.mark.parametrize("api", ["chat", "completion"])
 def test_what_is_asked_beside_the_loop_begins_as_its_next_choice(api: Any) -> None:
-    """And nothing of it is in that choice."""
     _, model = run(api, looks=LOOKS)
     asked = [request for request in model.requests if request.max_tokens != 128]
     choices = [request for request in model.requests if request.max_tokens == 128]

@@ -49,7 +49,6 @@ KEYWORDS: dict[str, Any] = dict(reader.read_traces.__kwdefaults__ or {})
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The columns that are measured, as they are."""
     names: list[str] = []
     work = MeasuredShard
 

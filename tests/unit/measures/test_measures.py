@@ -39,8 +39,6 @@ def test_a_signal_is_refused_where_a_part_lacks_its_input() -> None:
 
 @dataclass
 class Lengths:
-    """How long an answer is; not hashable."""
-
     calls: int = 0
 
     def __call__(self, view: LoopView) -> float:

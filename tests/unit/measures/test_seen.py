@@ -122,7 +122,6 @@ def obvious(
 
 @st.composite
 def logs(draw: st.DrawFn) -> list[QuestionRecord]:
-    """Questions with every end, drawn and not."""
     records = []
     for number in range(draw(st.integers(1, 6))):
         scores = draw(st.lists(st.integers(0, 1), min_size=1, max_size=4))

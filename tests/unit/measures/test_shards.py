@@ -43,7 +43,6 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shards of a few questions."""
     monkeypatch.setattr(module, "_FEW", 0)
     monkeypatch.setattr(module.shards_of, "__defaults__", (10,))
 

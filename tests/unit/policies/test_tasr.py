@@ -208,7 +208,6 @@ class Loop:
         return found
 
     def scored(self, fires: Callable[[dict[str, float], int], bool]) -> tuple[float, float, float]:
-        """F1, its standard error, rounds."""
         stops = self.stops(fires)
         f1 = [float(self.data.outcomes.f1[q, s - 1]) for q, s in enumerate(stops)]
         mean = math.fsum(f1) / len(f1)

@@ -58,8 +58,6 @@ class ToyPolicy:
 
 @dataclass(frozen=True, kw_only=True)
 class ToySettings:
-    """What the toy is set by."""
-
     quantile: Annotated[
         float, Option(help="of the overlaps that are met, where it stops", metavar="Q")
     ] = 0.5
@@ -67,8 +65,6 @@ class ToySettings:
 
 
 class Toy(Method):
-    """The toy."""
-
     name = "toy"
     summary = "stop where the new passages say little new"
     source = "nobody"

@@ -285,7 +285,6 @@ def test_csv_gives_back_every_value(table: Table) -> None:
 
 
 def cells(text: str) -> int:
-    """Cells that a terminal gives a line."""
     return sum(1 + (east_asian_width(c) in "WF") - bool(combining(c)) for c in text)
 
 

@@ -102,8 +102,6 @@ RAINY = [Passage(id=f"p{n}", text=f"rain {'and sun ' * n}") for n in range(8)]
 
 
 class InOrder:
-    """The passages as they stand, the first best."""
-
     def retrieve(self, query: str, k: int) -> list[Passage]:
         return [replace(each, score=-float(n)) for n, each in enumerate(RAINY[:k])]
 

@@ -26,7 +26,6 @@ def maker(dimension: int = 64) -> IndexMaker:
 
 
 def inode(folder: Path) -> int:
-    """Changes when the index is written again."""
     return (folder / "index.npz").stat().st_ino
 
 

@@ -38,8 +38,6 @@ ENCODER = HashingEncoder()
 
 
 class ByLength:
-    """Shorter texts first."""
-
     def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
         scored = [
             replace(each, rerank_score=-float(len(each.text or "")) - len(query))

@@ -26,7 +26,6 @@ NAMED = SecuritySettings(hosts=("api.example.com",))
 
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
-    """Says who asks, after it has read the body."""
     while (await receive()).get("more_body"):
         pass
     headers = [(b"cache-control", b"max-age=5"), (b"content-security-policy", b"default-src *")]

@@ -15,8 +15,8 @@ from tests.serving import service
 from suffice.contracts import Action, Decision
 from suffice.datasets.otlp import read_otlp
 from suffice.live.answering import Tokens
-from suffice.serve.observers import Metrics, Spans
-from suffice.serve.under_way import QuestionEnded, RoundEnded
+from suffice.live.observing import QuestionEnded, RoundEnded
+from suffice.serve.observers import Metrics, SpanSender
 from suffice.trace.rounds.records import Passage, Round, Usage
 
 GO_ON = Decision(action=Action.CONTINUE, reason="", values={})
@@ -24,7 +24,6 @@ SECRET = "Where does Sonja\r\n\u2028live?"
 
 
 def ended(error: str = "") -> QuestionEnded:
-    """A question of two rounds."""
     return QuestionEnded(
         trace_id="t1",
         endpoint="chat",
@@ -93,7 +92,7 @@ def exported(told: QuestionEnded, *, texts: bool, place: Path) -> tuple[Any, Pat
     encoder = pytest.importorskip("opentelemetry.exporter.otlp.proto.common.trace_encoder")
     as_dict = pytest.importorskip("google.protobuf.json_format").MessageToDict
     exporter = pytest.importorskip(IN_MEMORY).InMemorySpanExporter()
-    observer = Spans(exporter, texts=texts, at_once=True)
+    observer = SpanSender(exporter, texts=texts, at_once=True)
     observer.on(told)
     spans = exporter.get_finished_spans()
     document = as_dict(encoder.encode_spans(spans))
@@ -112,7 +111,7 @@ def test_a_question_is_a_span_with_its_rounds_below(tmp_path: Path) -> None:
     told = ended()
     spans, file = exported(told, texts=True, place=tmp_path)
     assert [span.name for span in spans] == [
-        "retrieval", "chat qwen", "retrieval", "chat qwen", "invoke_agent"
+        *("retrieval", "chat qwen", "decide: go on") * 2, "invoke_agent"
     ]  # fmt: skip
     root, chat = spans[-1], spans[1]
     assert all(span.parent.span_id == root.context.span_id for span in spans[:-1])
@@ -120,12 +119,13 @@ def test_a_question_is_a_span_with_its_rounds_below(tmp_path: Path) -> None:
     assert chat.attributes["gen_ai.operation.name"] == "chat"
     assert chat.attributes["gen_ai.request.model"] == "qwen"
     assert chat.attributes["gen_ai.usage.input_tokens"] == 100
-    assert root.attributes["gen_ai.usage.output_tokens"] == 14
+    assert root.attributes["suffice.completion_tokens"] == 14
     (record,) = read_otlp(file)
     assert record.question.text == SECRET
     assert [ran.query for ran in record.rounds] == [ran.round.query for ran in told.rounds]
     assert [ran.passages for ran in record.rounds] == [ran.round.passages for ran in told.rounds]
-    assert record.rounds[-1].answer == told.rounds[-1].round.answer
+    assert [ran.answer for ran in record.rounds] == ["Oslo", "Skien, Sonja says"]
+    assert (record.stopped_by, record.question.id) == ("policy", "t1")
 
 
 def test_spans_hold_no_text_unless_asked(tmp_path: Path) -> None:

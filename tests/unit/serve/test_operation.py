@@ -53,7 +53,6 @@ def ask(client: TestClient, **headers: str) -> Any:
 
 
 def metrics(client: TestClient, **headers: str) -> dict[str, float]:
-    """The sums over labels, by name."""
     totals: dict[str, float] = {}
     for family in text_string_to_metric_families(client.get("/metrics", headers=headers).text):
         for sample in family.samples:
@@ -174,7 +173,6 @@ def alarms(client: TestClient) -> dict[str, float]:
 
 
 def raised(client: TestClient) -> bool:
-    """Whether an alarm is shown."""
     return any(alarms(client).values())
 
 

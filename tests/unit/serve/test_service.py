@@ -23,8 +23,6 @@ from suffice.trace.rounds.reader import read_traces
 
 
 class Held(ScriptedModel):
-    """Answers when it is let, or is cut."""
-
     def __init__(self) -> None:
         super().__init__(lambda *_: "Answer: Skien")
         self.go = threading.Event()

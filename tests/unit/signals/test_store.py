@@ -33,7 +33,6 @@ GOLD = ("a 3",)
 
 
 def rating(request: GenerationRequest, _: int) -> str:
-    """The last digit of the answer in the prompt."""
     return str(request.prompt).rstrip().removesuffix("Rating:").strip()[-1]
 
 

@@ -184,7 +184,6 @@ def bands(
 
 
 def slow_band(values: Array, reference: Array | None, resamples: int, seed: int) -> dict[str, Any]:
-    """Every resample gathered row by row."""
     if reference is not None:
         values = values - reference[:, None]
     n, columns = values.shape

@@ -33,15 +33,11 @@ def test_bm25_conforms() -> None:
 
 
 class Worst:
-    """The right passages, worst first."""
-
     def retrieve(self, query: str, k: int) -> Sequence[Passage]:
         return BM25Index.build(PASSAGES, OKAPI).retrieve(query, k)[::-1]
 
 
 class Greedy(Worst):
-    """More than was asked for."""
-
     def retrieve(self, query: str, k: int) -> Sequence[Passage]:
         return super().retrieve(query, k + 1)
 
@@ -54,15 +50,11 @@ def test_broken_retrievers_are_named() -> None:
 
 
 class OneForAll(ScriptedModel):
-    """Collapses n samples into one."""
-
     def generate(self, request: GenerationRequest) -> Generation:
         return super().generate(replace(request, n=1))
 
 
 class Talkative(ScriptedModel):
-    """Does not stop at the stop text."""
-
     def generate(self, request: GenerationRequest) -> Generation:
         reply = super().generate(replace(request, stop=()))
         return replace(reply, completions=tuple(Completion(text=c.text) for c in reply.completions))
@@ -89,8 +81,6 @@ def test_the_embedded_model_conforms() -> None:
 
 
 class Odd(HashingEncoder):
-    """Changes what a good encoder gives."""
-
     def __init__(self, change: Any) -> None:
         super().__init__(16)
         self.change = change
@@ -103,7 +93,6 @@ class Odd(HashingEncoder):
 
 
 def shifted(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """As quantisation over the whole batch does."""
     moved = vectors + np.float32(1e-3) * abs(vectors).max(initial=0.0) * len(vectors)
     lengths = np.linalg.norm(moved, axis=1, keepdims=True)
     return np.asarray(moved / lengths, np.float32)
@@ -176,8 +165,6 @@ def test_broken_rerankers_are_named(
 
 
 class NotReranked:
-    """A second stage whose order is lost."""
-
     def retrieve(self, query: str, k: int) -> Sequence[Passage]:
         ranked = BM25Index.build(PASSAGES, OKAPI).retrieve(query, k)
         return [replace(passage, rerank_score=float(n)) for n, passage in enumerate(ranked)]

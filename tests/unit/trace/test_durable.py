@@ -65,7 +65,6 @@ def folder(tmp_path: Path) -> Path:
 
 
 def replace(folder: Path) -> None:
-    """A newer run, which makes no guess."""
     with replaced_together(folder, NAMES) as aside:
         for name in ("policy.json", "index.html"):
             (aside / name).write_text("new")
@@ -83,7 +82,6 @@ def stands(folder: Path) -> dict[str, str]:
 
 
 def interrupt(done: object) -> None:
-    """Ctrl-C, after what must be so."""
     assert done
     raise KeyboardInterrupt
 

@@ -92,7 +92,6 @@ def test_maps(kind: pa.DataType) -> None:
 
 
 def test_a_key_given_twice_means_the_same_live_and_in_replay(tmp_path: Path) -> None:
-    """The last value holds, as in a dictionary."""
     row = {"question_id": "q", "round": 1, "question": "", "answer": ""}
     twice = {**row, "signals": [("x", 1.0), ("x", 2.0)]}
     traces = read_traces(written([twice], tmp_path))
@@ -123,7 +122,6 @@ ROWS: list[dict[str, Any]] = [
 
 
 def written(rows: list[dict[str, Any]], folder: Path) -> Path:
-    """A file of ours."""
     schema = pa.schema([SCHEMA.field(name) for name in SCHEMA.names if name in rows[0]])
     table = pa.Table.from_pylist(rows, schema).replace_schema_metadata({SCHEMA_KEY: b"1"})
     pq.write_table(table, folder / "ours.parquet")

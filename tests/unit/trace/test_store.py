@@ -57,7 +57,6 @@ def file(tmp_path: Path) -> Path:
 
 
 def record(file: str | Path, count: int = 3, *, name: str = "q", **settings: object) -> None:
-    """Questions of two rounds each."""
     with Watch(record=file, **settings) as watch:  # type: ignore[arg-type]
         for number in range(count):
             with watch.question(f"{name} {number}?", question_id=f"{name}{number}") as loop:

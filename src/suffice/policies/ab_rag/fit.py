@@ -88,7 +88,6 @@ def _certainty(held: _Held, wanted: Certainty | None) -> tuple[Certainty, str]:
 
 
 def _support(held: _Held, wanted: Support | None) -> tuple[Support, str]:
-    """Return S2 of the corrected preset and the reason: the first of :data:`SUPPORTS` that is given."""
     if wanted is not None:
         held.require(wanted)
         return wanted, f"S2 is {wanted}, as asked{held.remark(wanted)}"
@@ -172,7 +171,6 @@ def fit_ab_rag(measures: Measures, split: str, settings: CorrectedSettings) -> A
 
 
 def _fit(data: FitData, names: Sequence[str], rows: Mask) -> Combination:
-    """Fit weights over all rounds of the questions in ``rows`` (n_questions,)."""
     em, table = data.outcomes.em, data.table
     used = rows[:, None] & np.isfinite(em) & (table.signal(ABSTAINED.name) != 1.0)
     if not used.any():

@@ -234,7 +234,6 @@ class _PlanCosts(_RoundCosts):
 
 
 def _costs(settings: _RoundCosts) -> GateCosts | None:
-    """Return the stated costs, completed by :data:`DEFAULT_COSTS`; ``None``: none is stated."""
     names = {"retrieval_cost": "retrieval", "failure_loss": "failure"}
     names |= {"ask_cost": "ask", "stop_cost": "stop"}
     stated: dict[str, Any] = {

@@ -210,7 +210,6 @@ def _clusters(records: Sequence[TraceSet], by: Clustering | None, preset: Preset
 def _filter(
     calibration: TraceSet, preset: Preset, settings: MiCPSettings
 ) -> tuple[RelevanceFilter | None, bool]:
-    """Return the first stage, and whether the samples already come from filtered passages."""
     stated = calibration.origin.run.get("passage_filter")
     if stated is not None:
         recorded = RelevanceFilter.from_json(stated)
@@ -324,7 +323,6 @@ def few_notes(
 def _notes(
     policy: MiCPPolicy, held: Sampled, alpha: Fraction, thresholds: Stage2, asked: Clustering | None
 ) -> Iterator[str]:
-    """Note a first stage without effect, ties at strict thresholds, and clusters unlike the paper's."""
     chosen = policy.filter
     if chosen is None:
         yield (

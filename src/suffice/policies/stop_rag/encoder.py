@@ -105,7 +105,6 @@ class Tokenizer:
         return plain[: offsets[self._question_room - 1][1]], True
 
     def _pairs(self, asked: str, documents: Sequence[str]) -> list[tuple[Tokens, bool]]:
-        """Return pairs within the window, and whether their documents were cut."""
         if not documents:
             return []
         texts = list(map(self._plain, documents))
@@ -116,7 +115,6 @@ class Tokenizer:
         ]
 
     def _joint(self, asked: str, documents: Sequence[str]) -> tuple[Tokens, bool]:
-        """Return question and the newest documents that fit, in order, and whether any was lost."""
         texts = list(map(self._plain, documents))
         question, *sizes = map(len, self._tokens([asked, *texts])["input_ids"])
         room, kept = self._room - question, 0
@@ -185,8 +183,6 @@ _UNLIMITED = 10**6  # a tokenizer without a limit states a number beyond any tex
 
 
 class _Torch:
-    """PyTorch, imported on first use, or an error with the line that installs it."""
-
     def __getattr__(self, name: str) -> Any:
         return getattr(require("torch", extra="learn", purpose=PURPOSE), name)
 
@@ -343,7 +339,6 @@ def _layers(body: Any) -> Sequence[Any]:
 
 
 def _limit(tokenizer: Any, config: Any) -> int:
-    """Return the most tokens that it reads."""
     stated = int(min(tokenizer.model_max_length, _UNLIMITED))
     if not getattr(config, "position_biased_input", True):
         return stated  # it reads distances alone, which have no limit

@@ -193,7 +193,6 @@ def _provenance(training: _Part, validation: _Part, learned: Learned) -> dict[st
 
 
 def _stand_ins(schedule: TrainSettings | SignalTrainSettings) -> tuple[str, ...]:
-    """Note the stand-in for the paper's encoder, and the number of epochs."""
     paper = SETTINGS["published"].encoder
     if isinstance(schedule, SignalTrainSettings):
         return (f"signals stand in for the text that the paper's {paper} reads",)

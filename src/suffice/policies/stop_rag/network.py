@@ -104,7 +104,6 @@ def _spread(values: Any, there: Any) -> list[Any]:
 
 
 def _share(values: Any, there: Any) -> Any:
-    """Return the share of existing values above 0.95, (P,)."""
     count = there.sum(dim=1).clamp(min=1)
     return ((values > _FOUND) & there).sum(dim=1) / count
 

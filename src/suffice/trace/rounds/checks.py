@@ -59,7 +59,6 @@ def key_problems(table: pa.Table, keys: Keys | None = None) -> Iterator[Problem]
 
 
 def _positions(mask: pa.Array) -> list[int]:
-    """Return the positions where a mask is true; a null is not true."""
     return pc.indices_nonzero(mask).to_pylist()  # type: ignore[no-any-return]
 
 
@@ -201,7 +200,6 @@ def _stops(table: pa.Table, keys: Keys) -> Iterator[Problem]:
 
 
 def _items(rows: pa.RecordBatch) -> Iterator[Problem]:
-    """Find null items, and numbers that are no log-probabilities, as far as they are read."""
     for name in ("passages", "refound", "tokens"):
         if name not in rows.schema.names:
             continue
@@ -250,7 +248,6 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
 
 
 def _counts(rows: pa.RecordBatch) -> Iterator[Problem]:
-    """Check that a part of the calls or tokens is at most the whole."""
     there = {*rows.schema.names}
     for whole, parts in _PARTS.items():
         for name in parts:

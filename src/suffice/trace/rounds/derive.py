@@ -206,7 +206,6 @@ def write_copy(
 
 
 def _pieces(table: pa.Table) -> Iterator[pa.Table]:
-    """Yield some rows at a time; files keep their order."""
     lazily = isinstance(table, LazyTable)
     order = np.argsort(table.rows, kind="stable") if lazily else np.zeros(0, np.int64)
     for start in range(0, table.num_rows, BATCH):
@@ -319,7 +318,6 @@ def filter_traces(
 
 
 def _chosen(traces: TraceSet, keep: TraceFilter) -> tuple[NDArray[np.bool_], list[str]]:
-    """Return the questions that meet the conditions, (n_questions,), with notes."""
     ids = np.array(traces.question_ids, object)
     chosen = np.ones(len(ids), bool)
     notes: list[str] = []
@@ -354,7 +352,6 @@ def _chosen(traces: TraceSet, keep: TraceFilter) -> tuple[NDArray[np.bool_], lis
 
 
 def _named(traces: TraceSet, name: str, wanted: Sequence[str]) -> NDArray[np.bool_]:
-    """Return the questions with one of the wanted values, each of which must occur."""
     values = traces.attribute("question_type" if name == "type" else name)
     there = sorted({value for value in values if value})
     for value in wanted:

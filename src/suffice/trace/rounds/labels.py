@@ -46,7 +46,6 @@ def _holds_any(lists: pa.ChunkedArray, *, characters: int) -> NDArray[np.bool_]:
 
 
 def _answers(given: Any, column: str) -> tuple[str, ...]:
-    """Return a single text as one answer; blank texts are none."""
     texts = items(str, (given,) if isinstance(given, str) else given or (), column)
     return tuple(dict.fromkeys(one for one in texts if one.strip()))
 
@@ -103,8 +102,6 @@ _IN_A_LINE = tuple(part.name for part in fields(Label) if part.name != "place")
 
 
 class _Cell(NamedTuple):
-    """The place of a label; ``round`` of a score, ``None``: the last one."""
-
     column: str
     question: str
     round: int | None
@@ -198,7 +195,6 @@ class Labels:
                 )
 
     def _taken(self, table: pa.Table, name: str) -> list[_Cell | None]:
-        """Return the label that each row takes: a score belongs to one row, others to the question."""
         ids = table.column("question_id").to_pylist()
         rounds = table.column("round").to_pylist() if name == "score" else [None] * len(ids)
         cells = map(partial(_Cell, name), ids, rounds)

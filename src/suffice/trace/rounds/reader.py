@@ -122,7 +122,6 @@ _KEYS = ("question_id", "round", "split", "group", "propensity", "policy_hash", 
 def _opened(
     root: Path, wanted: _Wanted, above: int, progress: Callable[[float], object]
 ) -> TraceSet | None:
-    """Return the trace set with its keys read; other columns are read on first use."""
     listed = parquet_files(root)
     stored = not listed or not is_exported(root, listed)
     if stored or (root.is_dir() and (root / LABELS_FILE).exists()):
@@ -188,7 +187,6 @@ def _origin(
 
 
 def _size(file: Path) -> tuple[int, int]:
-    """Return the bytes of its columns, encoded and not compressed, and its rows; 0: unreadable."""
     try:
         known = footer_of(file)
     except (pa.ArrowException, UnicodeDecodeError, OSError, DataError):
@@ -288,8 +286,6 @@ def _of_run(
 
 @dataclass(frozen=True)
 class _Wanted:
-    """The columns to load: those of the schema, perhaps with all others."""
-
     unknown: bool
 
     def __contains__(self, name: object) -> bool:
@@ -325,7 +321,6 @@ def told_apart(tables: Sequence[pa.Table], runs: Sequence[Mapping[str, Any]]) ->
 
 
 def _placed(files: Iterable[tuple[Path, int]]) -> Callable[[Problem], DataError]:
-    """Return problems of a table as errors at their places in the files."""
     held = list(files)
     ends = np.cumsum([rows for _, rows in held])
 

@@ -340,7 +340,6 @@ class TraceSet:
         return self._with_column_of_questions("split", pa.array(splits, pa.string()))
 
     def _with_column_of_questions(self, name: str, values: pa.Array) -> TraceSet:
-        """Return the same rounds with one value per question."""
         by_row = pa.chunked_array([values.take(pa.array(self._cells[0]))])
         ids = pa.array(self.question_ids, pa.string())
         of = pc.index_in(self.closed_book.column("question_id"), ids).combine_chunks()

@@ -70,7 +70,6 @@ def write_new(records: Iterable[QuestionRecord], out: Path, run: Mapping[str, An
 
 
 def _check_rows(rows: pa.Table) -> None:
-    """Refuse rows that the reader would refuse."""
     if rows.num_rows == 0:
         raise DataError("no question to write; give at least one")
     for problem in (*row_problems(rows), *key_problems(rows)):

@@ -24,7 +24,6 @@ QUESTION = "Who founded Cadel Tower?"
 
 @pytest.fixture(autouse=True)
 def _hashing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Encoders by name cost nothing here."""
     monkeypatch.setattr(
         retrieval, "connect_encoder", lambda name, *_: HashingEncoder(32 if name == "other" else 64)
     )

@@ -79,7 +79,6 @@ def test_live_it_draws_two_samples_a_round_and_reads_them(record: str, tmp_path:
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A record that each method can be fitted on."""
     made = {
         "ab-rag": study_traces().records(),
         "gate": informative().records(),

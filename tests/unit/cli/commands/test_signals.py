@@ -76,8 +76,6 @@ def test_a_model_that_never_answers_writes_nothing(
 
 
 class Flat:
-    """Every passage scores 1.5."""
-
     def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
         return [dataclasses.replace(each, rerank_score=1.5) for each in passages]
 

@@ -25,7 +25,6 @@ def imported(path: Path, kind: str, folder: Path) -> list[QuestionRecord]:
 
 
 def changed(name: str, folder: Path, change: Callable[[Any], Any]) -> Path:
-    """A sample with something else in it."""
     document = json.loads((HERE / name).read_text())
     path = folder / name
     path.write_text(json.dumps(change(document) or document))
@@ -120,6 +119,34 @@ def test_spans_by_openinference_are_rounds(tmp_path: Path) -> None:
     assert (first.answer, first.response, second.answer) == (None, "I need more.", "Ada")
     assert (first.usage.prompt_tokens, second.usage.cached_tokens) == (200, 20)
     assert second.signals == {"cost_usd": 0.25}
+
+
+def of_a_client(name: str, at: int, kind: str, **held: Any) -> dict[str, Any]:
+    """A span as Phoenix's client gives it."""
+    ids = {"context": {"trace_id": "t", "span_id": name}, "parent_id": None if at == 0 else "ask"}
+    attributes = {"suffice.question_id": "q7", **{n.replace("_", "."): v for n, v in held.items()}}
+    times = {"start_time": f"2026-01-01T00:00:0{at}Z", "status_code": "OK"}
+    return {**ids, **times, "name": name, "span_kind": kind, "attributes": attributes}
+
+
+def test_spans_of_a_client_keep_answers_and_the_stop(tmp_path: Path) -> None:
+    file = tmp_path / "spans.json"
+    root = of_a_client("ask", 0, "AGENT", input_value="Who?", output_value="Bo")
+    root["attributes"]["suffice.stopped_by"] = "policy"
+    spans = [
+        of_a_client("find", 1, "RETRIEVER", input_value="who"),
+        of_a_client("no", 2, "EVALUATOR", suffice_decision="go on", suffice_answer="Al"),
+        of_a_client("again", 3, "RETRIEVER", input_value="whom"),
+        of_a_client("yes", 4, "EVALUATOR", suffice_decision="stop", suffice_answer="Bo"),
+    ]
+    file.write_text(json.dumps([root, *spans]))
+    (record,) = imported(file, "otlp", tmp_path)
+    assert (record.question.id, record.question.text, record.stopped_by) == ("q7", "Who?", "policy")
+    assert [(one.query, one.answer) for one in record.rounds] == [("who", "Al"), ("whom", "Bo")]
+    file.write_text(json.dumps([{**root, "start_time": "soon"}]))
+    with pytest.raises(DataError) as error:
+        imported(file, "otlp", tmp_path / "new")
+    assert error.value.column == "start_time"
 
 
 def _as_a_graph(document: Any) -> None:

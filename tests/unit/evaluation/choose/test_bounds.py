@@ -185,7 +185,6 @@ def test_members_in_blocks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None
 
 # --- records that were cut -----------------------------------------------------------------------
 def seen_of_one(last: int, until: int, weight: float, *, unseen: bool = False) -> Seen:
-    """One question of five rounds."""
     return Seen(
         budget=ROUNDS,
         last=np.array([last], np.int16),

@@ -116,8 +116,6 @@ def test_where_nothing_is_proven_the_guess_is_measured_beside_the_full_budget() 
 
 
 class Unheld(Rule):
-    """A policy that reads and cannot be held back."""
-
     from_round = None  # type: ignore[assignment]
 
 

@@ -72,7 +72,6 @@ def test_every_number_is_that_of_its_parts() -> None:
 
 
 def test_intervals_resample_questions_with_all_their_rounds() -> None:
-    """Against a plain loop over drawn questions."""
     whole = uneven_traces(40)
     study = calibrator_study(whole, kinds=["isotonic", "platt"])
     tune, held_out = fit_data(whole, SIGNALS), fit_data(whole, SIGNALS, split="eval")

@@ -287,7 +287,6 @@ def test_a_choice_gains_nothing_by_stopping_where_the_best_answer_is_returned() 
 def test_what_the_majority_moves_on_the_redacted_records(
     record: str, moved: float, low: float, high: float
 ) -> None:
-    """The figures of docs/guide.md."""
     root = Path(__file__).parents[4]
     traces = read_traces(root / "studies" / "results" / "records" / f"{record}.parquet")
     measures = Measures(traces).by("score")

@@ -34,7 +34,6 @@ def compared(records: list[QuestionRecord], **wanted: object) -> Comparison:
 
 
 def of(comparison: Comparison, name: str) -> PolicyResult:
-    """The result of a policy."""
     return next(policy for policy in comparison.result.policies if policy.name == name)
 
 
@@ -112,7 +111,6 @@ def test_questions_without_labels_count_in_costs_alone() -> None:
 
 
 def told(record: QuestionRecord, *sure: float) -> QuestionRecord:
-    """With this signal in its rounds."""
     given = iter(sure)
     return with_rounds(record, signals=lambda one: {**one.signals, "sure": next(given)})
 

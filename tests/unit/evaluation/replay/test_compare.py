@@ -235,8 +235,6 @@ def test_a_method_fitted_for_a_replay_is_fitted_by_the_f1_that_is_scored() -> No
 
 
 class TestMetric:
-    """What policies are compared by."""
-
     def test_another_score_has_its_own_differences_and_keys(self) -> None:
         made = [
             make_record("a", ["x y", "x"], gold=["x"]),

@@ -140,7 +140,6 @@ def test_the_best_mix_is_that_of_all_pairs_to_the_bit(kind: str, seed: int) -> N
 
 
 def test_a_thousand_budgets_are_compared_in_linear_time() -> None:
-    """A pair at a time takes minutes."""
     costs, scores, at = budgets(0, "rising", 200, 1000)
     began = time.process_time()
     found = best_mix(costs, scores, at)

@@ -13,7 +13,6 @@ from suffice.trace.rounds.records import Gold
 
 
 def cells(table: str, name: str) -> list[str]:
-    """The words of a policy's line after its name."""
     return (
         next(line for line in table.splitlines() if line.startswith(name))
         .removeprefix(name)

@@ -180,7 +180,6 @@ def test_a_question_of_two_sets_is_one_under_any_name() -> None:
 
 # --- divisions ---------------------------------------------------------------------------------------
 def parted(traces: TraceSet, parts: list[str | None]) -> bool:
-    """Whether some unit lies in two parts."""
     units = Measures(traces).units
     return any(len({parts[n] for n in np.flatnonzero(units == unit)}) > 1 for unit in units)
 

@@ -84,7 +84,6 @@ def test_turns_alternate_and_end_with_the_user(api: Api) -> None:
 
 
 def worked(prompt: Prompt, marker: str) -> list[str]:
-    """The answers of the worked examples."""
     if not isinstance(prompt, str):
         said = [each.content for each in prompt if each.role == "assistant"]
         return [each for each in said if marker in each]

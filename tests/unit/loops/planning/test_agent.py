@@ -44,7 +44,6 @@ DOCUMENTS = tuple(
 
 
 def text_of(request: GenerationRequest) -> str:
-    """The prompt's user part."""
     if isinstance(request.prompt, str):
         return request.prompt
     return request.prompt[-1].content
@@ -314,8 +313,6 @@ def test_runs_are_recorded_once(tmp_path: Path) -> None:
 
 
 class Picky:
-    """Satisfied with one constraint alone."""
-
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
 

@@ -36,19 +36,16 @@ GOOD = (
 
 
 def lost(name: str, text: str, failure: str) -> Broken:
-    """Of which nothing can be read."""
     return Broken(
         name=name, text=text, level=None, plan="", constraints=(), decisions=(), failure=failure
     )
 
 
 def saved(name: str, text: str, plan: str) -> Broken:
-    """A numbered plan without an object."""
     return Broken(name=name, text=text, level="salvaged", plan=plan, constraints=(), decisions=())
 
 
 def decided(name: str, verdict: str, *, enforced: bool) -> Broken:
-    """A verdict spelled otherwise."""
     return Broken(
         name=name,
         text=GOOD.replace('"WILL_ENFORCE"', verdict),
@@ -58,7 +55,6 @@ def decided(name: str, verdict: str, *, enforced: bool) -> Broken:
 
 
 def planned(name: str, plan: str, read: str = PLAN) -> Broken:
-    """A plan that is no text."""
     return Broken(name=name, text=GOOD.replace(f'"{PLAN}"', plan), level="json", plan=read)
 
 

@@ -22,7 +22,6 @@ RUN = {"pipeline": "mine", "derived": [{"by": "split"}]}
 
 
 def reply(request: Any, index: int) -> str:
-    """The name of the last passage shown."""
     return f"Answer: {str(request.prompt).rpartition('fact ')[2].split()[0]}"
 
 
@@ -39,7 +38,6 @@ def round_(number: int, *, answer: str | None, text: str | None = "") -> Round:
 
 
 def record_of(name: str, *, rounds: int = 3, **more: Any) -> QuestionRecord:
-    """A loop that answers at its end."""
     return QuestionRecord(
         question=Question(id=name, text="Which?", split="eval"),
         gold=Gold(answers=("p1",)),

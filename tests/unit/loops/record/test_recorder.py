@@ -23,8 +23,6 @@ from suffice.trace.rounds.records import Gold, Passage, Question, QuestionRecord
 
 
 class Nothing:
-    """A retriever nobody asks."""
-
     def retrieve(self, query: str, k: int) -> Sequence[Passage]:
         raise AssertionError("not asked")
 

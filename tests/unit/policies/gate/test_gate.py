@@ -50,8 +50,6 @@ def actions(gate: Gate, steps: int, **given: Any) -> list[str]:
 
 
 class TestTheWorkedExample:
-    """SC = 1, CD = 1, DR = 1/6: c = 0.103."""
-
     def decided(self, **changes: Any) -> GateDecision:
         gate = published(Says(1.0), **changes)
         return gate.act(ALIKE, [f"step {number}" for number in range(5)], step=6, total_steps=6)
@@ -214,7 +212,6 @@ def published_settings(**changes: Any) -> GateSettings:
 
 class TestCosts:
     def test_retrieve_below_one_minus_their_ratio(self) -> None:
-        """Eq. 12: P(fail) L_f > c_r."""
         costs = GateCosts(retrieval=1.0, failure=5.0)
         assert costs.tau_low == pytest.approx(0.8)
         for confidence in (0.7, 0.79, 0.81, 0.9):

@@ -125,8 +125,6 @@ def test_budget_and_cool_down_of_the_settings_do_not_apply() -> None:
 
 
 class TestPlanGate:
-    """One fitted on plan traces."""
-
     def test_it_refuses_to_stop_a_loop(self) -> None:
         policy, made = corrected(rounds=None), sampled_record([AGREE])
         traces = to_trace_set([made])

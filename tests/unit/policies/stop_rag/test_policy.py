@@ -34,8 +34,6 @@ RECORDS = stop_rag_records("single", 12, rounds=5, seed=3)
 
 @dataclass(frozen=True)
 class Given:
-    """Values that the rounds carry as signals."""
-
     specs: tuple[SignalSpec, ...] = (resolve("q_stop"), resolve("q_cont"))
     summary: str = "numbers given"
 

@@ -17,7 +17,6 @@ from suffice.policies.stop_rag.stop_rag_settings import (
 
 
 def test_the_published_numbers() -> None:
-    """Appendix B, table 5."""
     found = SETTINGS["published"]
     assert (found.head_width, found.learning_rate, found.head_rate) == (4096, 5e-5, 5e-5)
     assert (found.warm_up, found.weight_decay, found.batch_states) == (0.1, 0.01, 128)
@@ -39,7 +38,6 @@ def test_the_published_numbers() -> None:
     ],
 )
 def test_the_published_epochs_go_by_the_data_set(dataset: object, epochs: float) -> None:
-    """Appendix B, table 5."""
     assert StopRAGSettings().schedule("published", dataset).epochs == epochs
     assert StopRAGSettings(epochs=2.5).schedule("published", dataset).epochs == 2.5
     assert StopRAGSettings().schedule("corrected", dataset).epochs == TrainSettings().epochs

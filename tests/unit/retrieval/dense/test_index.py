@@ -94,7 +94,6 @@ def test_search_is_exact() -> None:
     ],
 )
 def test_vectors_that_cannot_be_are_refused(tmp_path: Path, arrays: dict[str, Any]) -> None:
-    """As another program may have written them."""
     save_index(tmp_path, "dense", tuple(PASSAGES), {"encoder": ENCODER.name}, arrays)
     with pytest.raises(DataError, match="build the index again"):
         DenseIndex.load(tmp_path, ENCODER)

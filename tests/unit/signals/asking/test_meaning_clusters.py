@@ -107,7 +107,6 @@ class Table:
 
 
 def degrees(**angles: float) -> Table:
-    """Unit vectors in the plane."""
     at = {name: np.deg2rad(angle) for name, angle in angles.items()}
     return Table({name: (np.cos(a), np.sin(a)) for name, a in at.items()})
 

@@ -49,7 +49,6 @@ def write_runs(file: Path, *runs: Any, version: bytes | None = b"2") -> Path:
 
 
 def as_json(**changes: Any) -> str:
-    """Run a, of which some parts are replaced."""
     return json.dumps(as_document(make_plan("a")) | changes)
 
 
