@@ -27,7 +27,7 @@ def oracle(traces: suffice.TraceSet) -> tuple[float, float]:
     name = "oracle-f1" if Measures.of(traces).usual() == "f1" else "oracle-score"
     replayed = suffice.replay(traces, [name], split="all")
     best = next(one for one in replayed.policies if one.name == name)
-    return float(best.score), best.mean_rounds
+    return float(best.score or 0.0), best.mean_rounds
 
 
 def rows_of(record: str) -> tuple[str, str, str]:

@@ -57,8 +57,14 @@ class Looking:
         conversation = self.conversation(view)
         read_before(self.model, conversation)
         bare = replace(view.current, signals={}, usage=Usage())
-        how = {"question": view.question, "samples": self.samples}
-        return with_looks(bare, conversation, self.model, self.names, **how)
+        return with_looks(
+            bare,
+            conversation,
+            self.model,
+            self.names,
+            question=view.question,
+            samples=self.samples,
+        )
 
 
 _SPENT = tuple(part.name for part in fields(Usage) if part.name.startswith("look_"))
