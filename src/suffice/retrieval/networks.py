@@ -109,15 +109,21 @@ class CrossEncoderReranker(_PairNetwork):
 
 
 # --- entailment -----------------------------------------------------------------------------------
-class _NliNetwork(_PairNetwork):
-    """Hold a three-label network and its wanted label, whose place differs between models."""
+class NliCrossEncoder(_PairNetwork):
+    """Compute entailment probabilities; a :class:`suffice.contracts.Entailment`.
+
+    Not safe to call from several threads. The package brings no weights. Tests run it with random weights;
+    its quality with trained ones is not measured.
+
+    Use :meth:`load`. The place of the ``label`` differs between models.
+    """
 
     _what = "entailment model"
-    _label: str
+    label = "entailment"
 
     @classmethod
     def _output(cls, model: Any, source: str) -> int:
-        labels, wanted = model.config.id2label, cls._label
+        labels, wanted = model.config.id2label, cls.label
         matching = [int(at) for at, label in labels.items() if label.strip().lower() == wanted]
         if len(labels) != 3 or len(matching) != 1:
             raise UsageError(
@@ -126,52 +132,14 @@ class _NliNetwork(_PairNetwork):
             )
         return matching[0]
 
-    def _probabilities(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        """Return the label's probability, (len(pairs),): the outputs go through a softmax."""
+    def entailed(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+        """Return P(conclusion follows) for every (premise, conclusion), (len(pairs),), in [0, 1]."""
         if not pairs:
             return np.empty(0, np.float64)
         logits = np.asarray(self._raw(pairs), np.float64)
         powers = np.exp(logits - logits.max(axis=1, keepdims=True))
         shares: NDArray[np.float64] = powers / powers.sum(axis=1, keepdims=True)
         return shares[:, self._index]
-
-
-class NliCrossEncoder(_NliNetwork):
-    """Compute entailment probabilities; a :class:`suffice.contracts.Entailment`.
-
-    Not safe to call from several threads. The package brings no weights. Tests run it with random weights;
-    its quality with trained ones is not measured.
-
-    Use :meth:`load`.
-    """
-
-    _label = "entailment"
-
-    def entailed(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        """Return P(conclusion follows) for every (premise, conclusion), (len(pairs),), in [0, 1]."""
-        return self._probabilities(pairs)
-
-
-class NliContradiction(_NliNetwork):
-    """Compute contradiction probabilities; a :class:`suffice.contracts.ContradictionDetector`.
-
-    It uses the networks of :class:`NliCrossEncoder`, with the same limits: the package brings no weights,
-    and its quality is not measured. Not safe to call from several threads.
-
-    Use :meth:`load`.
-    """
-
-    _label = "contradiction"
-
-    def contradictions(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        """Return the higher probability of the two orders of every pair, (len(pairs),), in [0, 1].
-
-        Such networks read a premise and a conclusion, and plan steps are neither. In another order or batch,
-        padding may change the last digits.
-        """
-        turned = [(second, first) for first, second in pairs]
-        probabilities = self._probabilities([*pairs, *turned])
-        return np.maximum(probabilities[: len(pairs)], probabilities[len(pairs) :])
 
 
 # --- sentence vectors -----------------------------------------------------------------------------
