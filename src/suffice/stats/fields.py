@@ -43,7 +43,6 @@ def whole(value: object, column: str, least: int = 0) -> int:
 
 
 def number_or_none(value: object, column: str) -> float | None:
-    """Read a number or null."""
     return None if value is None else number(value, column)
 
 
@@ -53,7 +52,6 @@ def known(value: float) -> float | None:
 
 
 def numbers(values: object, column: str) -> tuple[float, ...]:
-    """Read a list of numbers."""
     if not isinstance(values, list | tuple):
         raise DataError(f"must be a list of numbers, found {values!r}", column=column)
     return tuple(number(value, column) for value in values)
@@ -78,7 +76,6 @@ def check_points(x: Sequence[float]) -> None:
 
 
 def finite(value: object, column: str) -> float:
-    """Read a finite number."""
     read = number(value, column)
     if not math.isfinite(read):
         raise DataError(f"must be finite, found {read!r}", column=column)
@@ -116,7 +113,6 @@ class Fields:
         return Fields(self.of(name, dict) or {}, self.column(name))
 
     def one_of(self, name: str, allowed: Collection[str], default: Any = None) -> Any:
-        """Read one of these words."""
         value = self.document.get(name, default)
         if not isinstance(value, str | None) or value not in allowed:
             raise DataError(
@@ -138,7 +134,6 @@ class Fields:
         return finite(self.document.get(name, default), self.column(name))
 
     def number_or_none(self, name: str) -> float | None:
-        """Read a number or null."""
         return number_or_none(self.document.get(name), self.column(name))
 
     def numbers(self, name: str) -> dict[str, float]:

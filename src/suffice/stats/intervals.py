@@ -35,7 +35,6 @@ class Estimate:
 
 
 def undefined(reason: str) -> Estimate:
-    """Return an estimate without a value, and why."""
     return Estimate(estimate=None, reason=reason)
 
 
@@ -101,7 +100,6 @@ class Sums:
 
     @classmethod
     def none(cls, n_columns: int) -> Sums:
-        """Return the sums of no question."""
         return cls(n=0, total=np.zeros(n_columns), products=np.zeros((n_columns, n_columns)))
 
     @classmethod

@@ -46,7 +46,6 @@ class FittedMap:
 
     @classmethod
     def from_json(cls, document: object) -> Self:
-        """Read the map from a JSON object."""
         names = () if cls.kind == _PLAIN else ("kind",)
         parts = map_fields(document, cls.title, (*names, *(field.name for field in fields(cls))))
         read: dict[str, Any] = {}
@@ -167,7 +166,6 @@ class IsotonicMap(FittedMap):
         probability_or_none(self.undefined, "undefined")
 
     def predict(self, values: ArrayLike) -> Array:
-        """Return the map at every value, same shape."""
         given = np.asarray(values, np.float64)
         source, undefined = given.ravel(), math.nan if self.undefined is None else self.undefined
         if not self.x:
@@ -327,7 +325,6 @@ class LogisticMap(FittedMap):
         probability_or_none(self.undefined, "undefined")
 
     def predict(self, values: ArrayLike) -> Array:
-        """Return the map at every value, same shape."""
         source = np.asarray(values, np.float64)
         within = np.clip(source, -_LARGEST, _LARGEST)
         with np.errstate(over="ignore"):
@@ -411,7 +408,6 @@ class StepMap(FittedMap):
         probability_or_none(self.undefined, "undefined")
 
     def predict(self, values: ArrayLike) -> Array:
-        """Return the map at every value, same shape."""
         flat = np.asarray(values, np.float64)
         source = flat.ravel()
         x, between = np.array(self.x), np.array(self.between)
