@@ -184,7 +184,6 @@ class BM25Index:
 
     @classmethod
     def build(cls, passages: Iterable[Passage], settings: BM25Settings | None = None) -> BM25Index:
-        """Index the title and text of passages."""
         kept, settings = tuple(passages), settings or BM25Settings()
         check_ids(kept)
         if settings.variant != "okapi":
@@ -219,7 +218,6 @@ class BM25Index:
 
     @classmethod
     def load(cls, folder: str | Path) -> BM25Index:
-        """Read an index that :meth:`save` wrote."""
         stored = load_index(Path(folder), "bm25")
         try:
             settings = BM25Settings(**stored.settings)

@@ -48,7 +48,6 @@ class DenseIndex:
         *,
         on_progress: Callable[[int, int], None] = lambda *_: None,
     ) -> DenseIndex:
-        """Embed and index passages."""
         kept = tuple(passages)
         check_ids(kept)
         texts = [passage_text(kept[row]).strip() for row in _with_text(kept)]
@@ -83,7 +82,6 @@ class DenseIndex:
 
     @classmethod
     def load(cls, folder: str | Path, encoder: Encoder) -> DenseIndex:
-        """Read an index that :meth:`save` wrote."""
         stored = load_index(Path(folder), "dense")
         made_by, vectors = stored.settings.get("encoder"), stored.arrays.get("vectors")
         if encoder.name != made_by:

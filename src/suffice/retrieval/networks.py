@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice._optional import require
+from suffice._optional import require, without_bars
 from suffice.errors import BackendError, UsageError, first_line
 from suffice.trace.rounds.records import Passage, best_reranked, passage_text
 
@@ -22,25 +22,12 @@ SAFE = {"use_safetensors": True}
 
 
 @contextmanager
-def without_bars() -> Iterator[None]:
-    """Turn progress bars off inside, and restore them after."""
-    logging = require("transformers.utils.logging", extra="rerank", purpose="A cross-encoder")
-    if not logging.is_progress_bar_enabled():
-        yield
-        return
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.enable_progress_bar()
-
-
-@contextmanager
 def _loading(what: str, name: str) -> Iterator[Any]:
     """Prepare the library to load a saved folder, or a model by its name on the Hub."""
     module = require("sentence_transformers", extra="rerank", purpose=f"The {what}")
+    logging = require("transformers.utils.logging", extra="rerank", purpose="A cross-encoder")
     try:
-        with without_bars():
+        with without_bars(logging):
             yield module
     except (OSError, ValueError, KeyError) as error:
         raise UsageError(

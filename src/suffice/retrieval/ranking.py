@@ -28,7 +28,6 @@ _SHOWN = 3
 
 
 def check_ids(passages: Sequence[Passage]) -> None:
-    """Refuse passages that share an id."""
     counts = Counter(passage.id for passage in passages)
     if len(counts) < len(passages):
         repeated = [name for name, count in counts.items() if count > 1]
@@ -40,7 +39,6 @@ def check_ids(passages: Sequence[Passage]) -> None:
 
 
 def check_k(k: int) -> None:
-    """Refuse a ``k`` below one passage."""
     if k < 1:
         raise UsageError(f"k must be at least 1, found {k}")
 
@@ -117,7 +115,6 @@ class StoredIndex:
     file: Path
 
     def error(self, message: str, column: str | None = None) -> DataError:
-        """Return an error with a remedy."""
         return DataError(f"{message}; build the index again", file=str(self.file), column=column)
 
 
@@ -178,7 +175,6 @@ def save_index(
 
 
 def load_index(folder: Path, kind: str) -> StoredIndex:
-    """Read an index of :func:`save_index`."""
     path = folder / _FILE
     if not path.exists():
         raise DataError(f"missing: no {kind} index was saved here", file=str(path))

@@ -43,13 +43,11 @@ class IndexMaker:
     on_progress: Callable[[int, int], None] = lambda *_: None
 
     def build(self, kind: IndexKind, passages: tuple[Passage, ...]) -> KeptIndex:
-        """Build a new index."""
         if kind == "bm25":
             return BM25Index.build(passages)
         return DenseIndex.build(passages, self._needed_encoder(), on_progress=self.on_progress)
 
     def load(self, kind: IndexKind, folder: Path) -> KeptIndex:
-        """Load a saved index."""
         if kind == "bm25":
             return BM25Index.load(folder)
         return DenseIndex.load(folder, self._needed_encoder())
@@ -108,8 +106,6 @@ def reciprocal_rank_fusion(
 ) -> list[tuple[str, float]]:
     """Return ids with the sum of ``1 / (k + rank)`` over the rankings that name them, best first.
 
-    Notes
-    -----
     Cormack, Clarke and Buettcher, "Reciprocal rank fusion outperforms Condorcet and individual rank
     learning methods", SIGIR 2009.
 
@@ -263,7 +259,7 @@ class Retrieval:
     @property
     def reranks(self) -> bool:
         """Say whether its passages carry a ``rerank_score``."""
-        return self.name.endswith(_RERANKED)
+        return reranks(self.name)
 
     @property
     def most(self) -> int | None:
@@ -274,7 +270,6 @@ class Retrieval:
 
     @property
     def stated(self) -> Mapping[str, Any]:
-        """Return its description for a run document."""
         stated: dict[str, Any] = {"retriever": self.name}
         if self.reranks:
             stated["reranker"] = self.reranker_name
@@ -339,12 +334,9 @@ def pooled_retriever(
     passages: tuple[Passage, ...], retrieval: Retrieval, folder: Path, make: IndexMaker
 ) -> Retriever:
     """Return a retriever over the paragraphs of all questions; ``folder`` keeps its indexes."""
-    return retrieval.over([make.cached(k, passages, _beside(folder, k)) for k in retrieval.kinds])
-
-
-def _beside(folder: Path, kind: IndexKind) -> Path:
     # the first version kept BM25 only, in the folder itself
-    return folder if kind == "bm25" else folder.with_name(f"{folder.name}-{kind}")
+    folders = {"bm25": folder, "dense": folder.with_name(f"{folder.name}-dense")}
+    return retrieval.over([make.cached(k, passages, folders[k]) for k in retrieval.kinds])
 
 
 def corpus_retriever(
