@@ -49,7 +49,6 @@ class Weighted(Protocol):
 
 
 def weights_beside(file: Path) -> Path:
-    """Return the path of a policy file's weights."""
     return file.with_suffix(".safetensors")
 
 

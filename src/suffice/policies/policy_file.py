@@ -20,7 +20,6 @@ _DECIDES_NOTHING = ("budget", "costs", "fitted_on", "guarantee", "levels", "note
 
 
 def policy_document(policy: StopPolicy) -> dict[str, Any]:
-    """Return the JSON document of a policy's file."""
     document = getattr(policy, "document", None)
     if document is None:
         raise UsageError(

@@ -36,7 +36,6 @@ class Sampled:
 
     @property
     def n(self) -> int:
-        """Number of questions."""
         return len(self.score)
 
     @property
@@ -50,7 +49,6 @@ class Sampled:
         return self.best_gold > -math.inf
 
     def take(self, chosen: Mask | NDArray[np.intp]) -> Sampled:
-        """Return some of the questions."""
         return Sampled(
             score=self.score[chosen], best_gold=self.best_gold[chosen], draws=self.draws[chosen]
         )
@@ -173,7 +171,6 @@ class Evaluation:
 
     @property
     def mean_rounds(self) -> float:
-        """Mean stop round."""
         return float(self.stop.mean())
 
     @property

@@ -85,13 +85,11 @@ class Calibrated:
 
     @classmethod
     def of(cls, key: str) -> Calibrated:
-        """Read a key."""
         name, _, target = key.rpartition(", ")
         return cls(name, target) if target in TARGETS else cls(key)
 
     @property
     def key(self) -> str:
-        """What stands in the parentheses."""
         return f"{self.name}, {self.target}" if self.target else self.name
 
     def __str__(self) -> str:
@@ -213,7 +211,6 @@ _FOREIGN = re.compile(
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Expression:
-    """The rule's tree."""
     if len(text) > MAX_LENGTH:
         raise UsageError(f"a rule may have {MAX_LENGTH} characters, this one has {len(text)}")
     if (sign := _FOREIGN.search(text)) is not None:
@@ -504,7 +501,6 @@ class RuleColumns:
     question_ids: Sequence[str] = ()
 
     def value(self, operand: Operand) -> Value:
-        """Of any operand, NaN where undefined."""
         match operand:
             case Number(value):
                 return value

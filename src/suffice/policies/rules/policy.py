@@ -87,7 +87,6 @@ def rule_needs(rule: str) -> RuleNeeds:
 
 
 def not_before(rule: str, round_number: int) -> str:
-    """The rule from a round on."""
     return rule if round_number == 1 else f"round >= {round_number} and ({rule})"
 
 
@@ -145,12 +144,10 @@ class Rule:
 
     @cached_property
     def signals(self) -> tuple[str, ...]:
-        """Names of its signals."""
         return rule_needs(self.rule).signals
 
     @cached_property
     def specs(self) -> tuple[SignalSpec, ...]:
-        """Definitions of its signals, with this policy's settings."""
         specs = (resolve(name, also=self.own_signals) for name in self.signals)
         if self.abstention is None:
             return tuple(specs)
@@ -161,12 +158,10 @@ class Rule:
 
     @property
     def needs(self) -> LoopNeeds:
-        """Inputs that its signals need from a loop."""
         return loop_needs(self.specs, returns=self.answer)
 
     @property
     def facts(self) -> Facts:
-        """The rule and its certified promise."""
         return Facts(
             name=f"{self.kind}-corrected" if self.preset == "corrected" else self.kind,
             summary=rounded(self.rule),
@@ -281,7 +276,6 @@ class RuleKind(PolicyKind):
     main_field = "rule"
 
     def read(self, document: Mapping[str, Any], file: Path) -> Rule:
-        """Return the rule with its fitted maps."""
         del file
         fields = Fields(document)
         fields.need("rule")

@@ -229,7 +229,6 @@ class QNetwork:
         return tensors | {"centre": self.centre, "spread": self.spread}
 
     def load_tensors(self, tensors: Mapping[str, Any]) -> None:
-        """Load the tensors of :meth:`tensors`."""
         own = self.tensors()
         wrong = sorted(
             name
@@ -335,7 +334,6 @@ class TextModel:
 
     @classmethod
     def of(cls, network: QNetwork) -> TextModel:
-        """Return the model of a trained network."""
         tensors = {name: tensor.cpu().contiguous() for name, tensor in network.tensors().items()}
         return cls(
             encoder=network.encoder.name,
@@ -346,7 +344,6 @@ class TextModel:
 
     @property
     def summary(self) -> str:
-        """Its input in words."""
         return f"the encoder {self.encoder} over question and documents"
 
     def values(self, columns: Mapping[str, Array]) -> tuple[Array, Array]:
@@ -354,7 +351,6 @@ class TextModel:
         return columns[Q_STOP.name], columns[Q_CONT.name]
 
     def to_json(self) -> dict[str, Any]:
-        """Return its part of a policy file."""
         return {
             "features": "text",
             "encoder": self.encoder,
@@ -365,7 +361,6 @@ class TextModel:
 
     @classmethod
     def read(cls, part: Fields, data: bytes) -> TextModel:
-        """Return the model of :meth:`to_json` with its weights."""
         shape = part.of("shape", dict) or {}
         names = {size.name for size in fields(NetworkShape)}
         if set(shape) != names:
@@ -379,11 +374,9 @@ class TextModel:
         )
 
     def weights(self) -> bytes:
-        """Return the weights as a safetensors file."""
         return self.data
 
     def network(self) -> QNetwork:
-        """Build the network with its weights, on the processor."""
         encoder = TextEncoder.load(self.encoder)
         if encoder.identity != self.encoder_sha256:
             raise UsageError(

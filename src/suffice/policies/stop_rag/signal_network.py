@@ -71,16 +71,13 @@ class SignalNetwork:
 
     @property
     def specs(self) -> tuple[SignalSpec, ...]:
-        """Definitions of the signals of its training."""
         return tuple(resolve(name, also=self.names) for name in self.names)
 
     @property
     def summary(self) -> str:
-        """Its input in words."""
         return f"a small network over {counted(len(self.names), 'signal')}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return its part of a policy file."""
         return {
             "features": "signals",
             "signals": list(self.names),
@@ -97,7 +94,6 @@ class SignalNetwork:
 
     @classmethod
     def read(cls, part: Fields, data: bytes) -> SignalNetwork:
-        """Return the network of :meth:`to_json` with its weights."""
         if not (names := part.strings("signals")):
             raise DataError("is missing", column=part.column("signals"))
         tensors = read_tensors("numpy", data)
@@ -198,11 +194,9 @@ class SignalLearner:
         return [], list(self._layers.parameters())
 
     def tensors(self) -> dict[str, Any]:
-        """Return the weights by name."""
         return dict(self._layers.state_dict())
 
     def load_tensors(self, tensors: dict[str, Any]) -> None:
-        """Take weights over."""
         self._layers.load_state_dict(tensors)
 
     def batch_values(
@@ -222,7 +216,6 @@ class SignalLearner:
         )
 
     def network(self) -> SignalNetwork:
-        """Return the network with the present weights."""
         tensors = {name: tensor.numpy().copy() for name, tensor in self.tensors().items()}
         return SignalNetwork(
             names=self._names, tensors=tensors | {"centre": self._centre, "spread": self._spread}
