@@ -203,7 +203,6 @@ class Endpoint:
         weakref.finalize(self, _hang_up, self._clients)
 
     def close(self) -> None:
-        """Close the connections."""
         if (closing := _hang_up(self._clients)) is not None:
             closing.result()
 
@@ -270,7 +269,6 @@ class Endpoint:
         return bool(state.attempt_number > retries)
 
     def _reply(self, send: Send, model: str, events: EventReply | None) -> object:
-        """Return the JSON of one attempt's reply."""
         if events is not None:
             events.begin()
         client = self._clients.setdefault(os.getpid(), Once(self._new_client))()
@@ -394,7 +392,6 @@ class EndpointEncoder(Closable):
         )
 
     def close(self) -> None:
-        """Close the connections."""
         self._endpoint.close()
 
     def _ask(self, texts: Sequence[str]) -> NDArray[np.float32]:

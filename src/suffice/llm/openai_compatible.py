@@ -80,7 +80,6 @@ class OpenAICompatibleModel(Closable):
         return f"{self._where} {json.dumps(dict(extra), sort_keys=True)}" if extra else self._where
 
     def generate(self, request: GenerationRequest) -> Generation:
-        """Return the completions."""
         check_request(request, self.api, self.name)
         start = time.perf_counter()
         got, cost = self._in_a_slot(request)
@@ -122,7 +121,6 @@ class OpenAICompatibleModel(Closable):
         return self._learnt.probed
 
     def close(self) -> None:
-        """Close the connections."""
         self._server.close()
 
     def _only_model(self) -> str:

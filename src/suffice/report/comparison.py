@@ -366,7 +366,6 @@ def _token_bar(policy: PolicyResult) -> Bar:
 
 
 def _token_parts(policy: PolicyResult) -> Iterator[Segment]:
-    """Yield the known parts of the tokens bar."""
     prompt = policy.costs.get("prompt_tokens")
     cached = policy.costs.get("cached_tokens")
     completion = policy.costs.get("completion_tokens")

@@ -206,7 +206,6 @@ def _rounds(policy: Marked, shown: str) -> str:
 
 
 def _notes(policy: Marked, sets: AnswerSetResult) -> Html:
-    """Show the policy's promise in words, and its notes."""
     facts = policy.facts
     notes = [
         shorten(visible(note), _LONGEST_NOTE) for note in dict.fromkeys([*sets.notes, *facts.notes])

@@ -114,7 +114,6 @@ def _family(policy: PolicyResult) -> Family:
 
 
 def asset(name: str) -> Html:
-    """Read a file of this package."""
     return Html(files("suffice.report").joinpath(name).read_text(encoding="utf-8"))
 
 

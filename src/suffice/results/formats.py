@@ -86,8 +86,8 @@ def tick(value: float) -> str:
     return f"{whole}.{rest}" if rest else whole
 
 
-def estimated(figure: Measured | None, *, sign: bool = False) -> str:
-    """Format an estimate with its interval, two decimals; ``sign``: as a difference.
+def estimated(figure: Measured | None) -> str:
+    """Format an estimate with its interval, two decimals.
 
     >>> from suffice.stats.intervals import Estimate
     >>> estimated(Estimate(estimate=0.71, low=0.65, high=0.78)), estimated(Estimate(estimate=0.5))
@@ -95,15 +95,15 @@ def estimated(figure: Measured | None, *, sign: bool = False) -> str:
     """
     if figure is None or figure.estimate is None:
         return UNKNOWN
-    value = f"{figure.estimate:+z.2f}" if sign else f"{figure.estimate:z.2f}"
+    value = f"{figure.estimate:z.2f}"
     if figure.low is None or figure.high is None:
         return f"{value} [{UNKNOWN}]"
     return f"{value} [{figure.low:z.2f}, {figure.high:z.2f}]"
 
 
-def fraction(value: float | None, digits: int = 4) -> str:
+def fraction(value: float | None) -> str:
     """Format a score that is not read in percent."""
-    return UNKNOWN if value is None else f"{value:z.{digits}f}"
+    return UNKNOWN if value is None else f"{value:z.4f}"
 
 
 def p_value(value: float | None) -> str:

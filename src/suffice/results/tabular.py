@@ -27,7 +27,6 @@ class Tabular:
 
     @property
     def table(self) -> Table:
-        """The main table."""
         return self.named()
 
     def named(self, name: str | None = None) -> Table:
@@ -59,7 +58,6 @@ class Tabular:
         return self.named(table).to_polars()
 
     def plotted(self) -> Plot:
-        """Return what :meth:`plot` draws."""
         return Plot(table=self.table, y=first_figure(self.table))
 
     def plot(self, axes: Any = None) -> Any:
@@ -70,7 +68,6 @@ class Tabular:
         return f"<{type(self).__name__}: {', '.join(t.name for t in self.tables() if t.columns)}>"
 
     def _repr_html_(self) -> Html:
-        """Return what a notebook shows."""
         return join(_first_rows(table).html() for table in self.tables())
 
 

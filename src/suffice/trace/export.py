@@ -168,7 +168,6 @@ def _chat(round_: Round, model: str | None) -> dict[str, Any]:
 
 
 def agent_attributes(record: QuestionRecord) -> dict[str, Any]:
-    """Return the attributes of a whole question's span."""
     answer = record.rounds[-1].answer
     said = {} if answer is None else {"gen_ai.output.messages": _message("assistant", answer)}
     asked = _message("user", record.question.text)

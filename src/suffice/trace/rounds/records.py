@@ -248,14 +248,8 @@ class Round(Checked):
 class Draft(Checked):
     """An answer for a round, with its own usage.
 
-    Parameters
-    ----------
-    answer
-        The answer; empty: the model gave none.
-    response, tokens, answer_starts, samples, sample_clusters, verbalized_confidence, parse_failure
-        As in :class:`Round`.
-    usage
-        Calls, tokens and seconds of the answer, its samples included, under their plain names.
+    ``answer`` is empty if the model gave none. ``usage`` holds calls, tokens and seconds of the answer, its
+    samples included, under their plain names. The other fields are those of :class:`Round`.
     """
 
     answer: str

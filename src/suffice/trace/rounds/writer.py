@@ -41,7 +41,6 @@ _OF_SHARDS = frozenset({"shard", "shards"})
 def write_traces(
     records: Iterable[QuestionRecord], path: str | Path, *, run: Mapping[str, Any] | None = None
 ) -> None:
-    """Write a trace set, as :func:`suffice.write` does."""
     rows = records_to_table(records, run)
     _check_rows(rows)
     root = Path(path)
@@ -70,7 +69,6 @@ def write_new(records: Iterable[QuestionRecord], out: Path, run: Mapping[str, An
 
 
 def _check_rows(rows: pa.Table) -> None:
-    """Refuse rows that the reader would refuse."""
     if rows.num_rows == 0:
         raise DataError("no question to write; give at least one")
     for problem in (*row_problems(rows), *key_problems(rows)):
