@@ -414,10 +414,6 @@ def _joules(ledger: _Ledger) -> _Array:
     return _charged(ledger, ledger.model.energy)
 
 
-def _rounds(ledger: _Ledger) -> _Array:
-    return ledger.record.nothing + 1.0
-
-
 # --- the registry ---------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Cost:
@@ -462,7 +458,9 @@ _ALL = (
     Cost("seconds", "time", "wall seconds of the rounds as they were recorded", _seconds, "s"),
     Cost("usd", "price", "US dollars at given prices", _usd, "USD"),
     Cost("joules", "energy", "energy by stated constants", _joules, "J"),
-    Cost("rounds", "rounds", "rounds", _rounds, of_answers=False),
+    Cost(
+        "rounds", "rounds", "rounds", lambda ledger: ledger.record.nothing + 1.0, of_answers=False
+    ),
 )
 COSTS: Mapping[str, Cost] = MappingProxyType({cost.name: cost for cost in _ALL})
 TOKENS = ("evaluated_tokens", "prompt_tokens")

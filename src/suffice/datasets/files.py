@@ -105,7 +105,6 @@ class Row:
         return value
 
     def required(self, column: str) -> str:
-        """Return a string field that is not blank."""
         value = self.text(column)
         if not value.strip():
             raise self.error("is empty", column)

@@ -190,7 +190,6 @@ def _reply(database: sqlite3.Connection, rows: list[_Row]) -> Generation:
 
 
 def _write(database: sqlite3.Connection, key: str, first: int, drawn: Generation) -> None:
-    """Store the samples that nobody stored before."""
     cost = {"model": drawn.model} | {name: getattr(drawn, name) for name in _COUNTS}
     call = database.execute("INSERT INTO calls (cost) VALUES (?)", (json.dumps(cost),)).lastrowid
     kept = 0

@@ -132,7 +132,6 @@ def pack_policy(policy: StopPolicy) -> dict[str, Any]:
 
 
 def unpack_policy(document: Mapping[str, Any]) -> StopPolicy:
-    """Return the policy of a document of :func:`pack_policy`."""
     from base64 import b64decode
     from tempfile import TemporaryDirectory
 
@@ -149,7 +148,6 @@ def unpack_policy(document: Mapping[str, Any]) -> StopPolicy:
 
 
 def load_filter(path: str) -> StatedFilter:
-    """Return the passage filter of a policy file."""
     policy = load_policy(path).policy
     if not isinstance(policy, FilteringPolicy):
         raise UsageError(

@@ -44,7 +44,6 @@ class Marked:
 
 
 def marked(result: ReplayResult) -> tuple[Marked, ...]:
-    """Give every policy its mark, in order."""
     lengths = (product(ascii_uppercase, repeat=length) for length in count(1))
     letters = map("".join, chain.from_iterable(lengths))
     return tuple(

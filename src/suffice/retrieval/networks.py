@@ -162,9 +162,8 @@ class SentenceEncoder:
         prompts = model.prompts  # where encode_query and encode_document look first
         if query_prompt is not None:
             prompts["query"] = query_prompt
-        if (
-            passage_prompt is None
-        ):  # the empty prompt every model gets for documents hides these names
+        if passage_prompt is None:
+            # the empty prompt that every model gets for documents hides these names
             names = ("document", "passage", "corpus")
             passage_prompt = next((prompts[name] for name in names if prompts.get(name)), None)
         if passage_prompt is not None:

@@ -26,7 +26,6 @@ from suffice.trace.rounds.records import Passage
 from suffice.trace.store import free_id
 
 IndexKind = Literal["bm25", "dense"]
-INDEX_KINDS: tuple[IndexKind, ...] = get_args(IndexKind)
 
 
 KeptIndex = BM25Index | DenseIndex
@@ -211,7 +210,6 @@ def reranks(name: str) -> bool:
 
 
 def first_stage(name: str) -> str:
-    """Return ``X`` for ``X+rerank`` and for ``X``."""
     return name.removesuffix(_RERANKED)
 
 

@@ -46,8 +46,7 @@ class FittedMap:
 
     @classmethod
     def from_json(cls, document: object) -> Self:
-        names = () if cls.kind == _PLAIN else ("kind",)
-        parts = map_fields(document, cls.title, (*names, *(field.name for field in fields(cls))))
+        parts = map_fields(document, cls.title, ("kind", *(field.name for field in fields(cls))))
         read: dict[str, Any] = {}
         for field in fields(cls):
             value = parts.get(field.name)
@@ -89,8 +88,6 @@ def read_map(document: object) -> Calibrator:
     kind = document.get("kind", _PLAIN) if isinstance(document, Mapping) else _PLAIN
     if not isinstance(kind, str) or kind not in _MAPS:
         raise DataError(f"unknown map {kind!r}; known: {', '.join(sorted(_MAPS))}", column="kind")
-    if isinstance(document, Mapping) and kind == _PLAIN:
-        document = {name: value for name, value in document.items() if name != "kind"}
     return _MAPS[kind].from_json(document)
 
 

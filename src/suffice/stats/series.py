@@ -51,9 +51,8 @@ def occurrences(values: Values) -> Values:
     """Count the rounds so far with this round's value; undefined where the value is."""
     counts = np.full(values.shape, np.nan)
     rows, columns = np.nonzero(~np.isnan(values))
-    order = np.lexsort(
-        (columns, values[rows, columns], rows)
-    )  # equal ones of a question side by side
+    # equal ones of a question side by side
+    order = np.lexsort((columns, values[rows, columns], rows))
     rows, columns = rows[order], columns[order]
     held, place = values[rows, columns], np.arange(len(order))
     begins = np.ones(len(order), bool)

@@ -100,11 +100,6 @@ def calibrate(
     return thresholds
 
 
-def calibrate_without_stopping(data: Sampled, alpha: Fraction, preset: Preset) -> Stage2:
-    """Return the baseline: full budget for every question, all of ``alpha`` for the answer set."""
-    return calibrate(data, alpha, (Fraction(0),) * (data.rounds - 1), preset)
-
-
 def _thresholds(
     data: Sampled, alpha: Fraction, levels: Sequence[Fraction], preset: Preset, *, give_back: bool
 ) -> tuple[Stage2, Fraction]:

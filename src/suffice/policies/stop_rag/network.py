@@ -282,7 +282,6 @@ class TextScorer:
         return self.score_texts(texts_of_view(view), len(view.rounds))
 
     def score_texts(self, states: StateTexts, number: int) -> tuple[float, float]:
-        """Return the values of state ``number``, 1-based."""
         documents = states.seen(number)
         separate = self.network.shape.mode == "separate"
         texts = [(text,) for text in documents] if separate else [documents]

@@ -194,7 +194,6 @@ class Labels:
         return [cell if cell in self.entries else None for cell in cells]
 
     def onto(self, table: pa.Table) -> pa.Table:
-        """Return the rows with these labels in their columns."""
         for name in self.columns():
             kind = SCHEMA.field(name).type
             taken = self._taken(table, name)

@@ -95,7 +95,6 @@ def question_writer(
     kind: RowSet[Any] = QUESTION_ROWS,
     shard: Shard | None = None,
 ) -> RecordWriter[Any]:
-    """Return a writer of finished questions; see :class:`suffice.trace.recording.RecordWriter`."""
     own = {} if shard is None else {"shard": shard.number, "shards": shard.of}
     return RecordWriter(
         kind,
