@@ -42,13 +42,13 @@ class Monitor:
     (7591, 12)
     """
 
-    __slots__ = ("_greatest", "_in_play", "alarmed_at", "level", "seen")
+    __slots__ = ("_greatest", "_in_play", "_level", "alarmed_at", "seen")
 
     def __init__(self, level: float, gamblers: int) -> None:
         exact_level(level, "level")
-        self.level = float(level)
+        self._level = float(level)
         self._in_play = [0.0] * gamblers
-        self.seen = 0
+        self.seen: int = 0
         self._greatest = 1.0
         self.alarmed_at: int | None = None
 
@@ -63,9 +63,14 @@ class Monitor:
             for held, factor in zip(self._in_play, factors, strict=True)
         ]
         self._greatest = max(self._greatest, self.capital)
-        if self.alarmed_at is None and self.p_value <= self.level:
+        if self.alarmed_at is None and self.p_value <= self._level:
             self.alarmed_at = self.seen
         return self.alarmed
+
+    @property
+    def level(self) -> float:
+        """Return the probability of a false alarm, ever."""
+        return self._level
 
     @property
     def capital(self) -> float:

@@ -118,10 +118,7 @@ def _relative_entropy(mean: Array, limit: float) -> Array:
 
 
 def binomial_p_values(losses: Array, limit: float) -> Array:
-    """Test losses of 0 or 1 exactly: P(Bin(n, limit) <= number of losses).
-
-    (n_members,), in (0, 1].
-    """
+    """Test losses of 0 or 1 exactly: P(Bin(n, limit) <= number of losses), (n_members,), in (0, 1]."""
     _check(losses, limit)
     if not np.isin(losses, (0.0, 1.0)).all():
         raise UsageError("the exact binomial test needs losses of 0 or 1")
