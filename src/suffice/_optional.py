@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
+from typing import Any
 
 from suffice.errors import MissingExtra
 
@@ -20,3 +23,16 @@ def require(
             f"Install it with: pip install {package or repr(f'suffice[{extra}]')}"
         )
         raise MissingExtra(message) from error
+
+
+@contextmanager
+def without_bars(logging: Any) -> Iterator[None]:
+    """Turn the progress bars of transformers' ``logging`` off inside, and restore them after."""
+    if not logging.is_progress_bar_enabled():
+        yield
+        return
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.enable_progress_bar()

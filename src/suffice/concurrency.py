@@ -21,15 +21,12 @@ class Work(Protocol[_Task_contra, _Result]):
 
     def do(self, task: _Task_contra, stop: threading.Event) -> _Result:
         """Do a task, in any thread; it should end early once ``stop`` is set."""
-        ...
 
     def keep(self, results: Sequence[tuple[_Task_contra, _Result]], *, broken: bool) -> None:
         """Keep results, in one thread of its own; ``broken``: an error is ending the work."""
-        ...
 
     def report(self) -> None:
         """Report progress, in the caller's thread after each :meth:`keep`; may raise to end the work."""
-        ...
 
 
 def width_of(model: object) -> int:

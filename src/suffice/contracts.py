@@ -300,18 +300,9 @@ class Action(StrEnum):
 class Decision:
     """A policy's decision after a round.
 
-    Parameters
-    ----------
-    action
-        The next action of the loop.
-    reason
-        The reason in words.
-    values
-        The numbers behind the reason; ``None``: undefined.
-    confidence
-        The policy's probability that the answer is right; ``None``: undefined, or the policy has none.
-    stopped_by
-        Who ends the loop; ``None``: it goes on.
+    ``action`` is the loop's next action, ``reason`` says why in words, and ``values`` are the numbers behind
+    it (``None``: undefined). ``confidence`` is the policy's probability that the answer is right. ``None``:
+    undefined, or the policy has none. ``stopped_by`` is who ends the loop; ``None``: it goes on.
     """
 
     action: Action

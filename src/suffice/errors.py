@@ -222,9 +222,7 @@ def did_you_mean(word: str, names: Iterable[str]) -> str:
 
 
 def unknown_name(what: str, word: object, names: Iterable[str]) -> str:
-    """Return a refusal of an unknown name, with similar names.
-
-    Lists the known names if they are few, or none is similar.
+    """Return a refusal of an unknown name, with similar names, and all if they are few or none is similar.
 
     >>> unknown_name("form", "andd", ["or", "and"])
     "unknown form 'andd'; known: or, and; did you mean 'and'?"

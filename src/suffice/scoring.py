@@ -264,10 +264,7 @@ class AnswerChoice:
 
     @classmethod
     def parse(cls, text: str) -> AnswerChoice:
-        """Read ``latest``, ``majority``, ``most-confident``, ``highest:NAME`` or ``lowest:NAME``.
-
-        The last two also with ``first-``.
-        """
+        """Read ``latest``, ``majority``, ``most-confident`` or ``[first-]highest|lowest:NAME``."""
         rule, colon, signal = text.partition(":")
         best = rule.removeprefix("first-")
         if best in ("highest", "lowest") and signal:

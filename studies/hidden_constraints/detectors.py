@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from studies.hidden_constraints.contradiction_head import ContradictionHead
 from suffice.contracts import ContradictionDetector
 from suffice.errors import UsageError
 from suffice.loops.connecting import leads_nowhere
-from suffice.retrieval.contradiction import ContradictionHead
-from suffice.retrieval.networks import NliContradiction
+from suffice.retrieval.networks import NliCrossEncoder
 from suffice.signals.samples import MarkerDetector
 
 
@@ -32,6 +32,21 @@ def connect_detector(name_or_path: str) -> ContradictionDetector:
             "file, or an entailment cross-encoder by folder or as OWNER/NAME of the Hub"
         )
     return _OneAtATime(NliContradiction.load(place if place.exists() else name_or_path))
+
+
+class NliContradiction(NliCrossEncoder):
+    """Contradiction probabilities of an entailment network, whose quality here is not measured."""
+
+    label = "contradiction"
+
+    def contradictions(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+        """The higher probability of the two orders of every pair, (len(pairs),), in [0, 1].
+
+        Such networks read a premise and a conclusion, and plan steps are neither.
+        """
+        turned = [(second, first) for first, second in pairs]
+        probabilities = self.entailed([*pairs, *turned])
+        return np.maximum(probabilities[: len(pairs)], probabilities[len(pairs) :])
 
 
 class _OneAtATime:

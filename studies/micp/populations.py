@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import product
 from typing import Annotated, Literal, get_args
 
@@ -22,7 +23,6 @@ from suffice.policies.micp.stage2 import (
     Sampled,
     Stage2,
     calibrate,
-    calibrate_without_stopping,
     evaluate,
     search_allocations,
 )
@@ -43,6 +43,11 @@ _FIGURES = (
     Column(name="coverage", kind="percent", interval=True, head="coverage %"),
     Column(name="set_size", kind="number", digits=2, interval=True, head="set size"),
 )
+
+
+def calibrate_without_stopping(data: Sampled, alpha: Fraction, preset: Preset) -> Stage2:
+    """The baseline: full budget for every question, all of ``alpha`` for the answer set."""
+    return calibrate(data, alpha, (Fraction(0),) * (data.rounds - 1), preset)
 
 
 # --- questions --------------------------------------------------------------------------------------

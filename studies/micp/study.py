@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from studies.command import Band, Found, out_option, own_options, report
+from studies.micp.populations import calibrate_without_stopping
 from studies.micp.results import BASELINE, FIGURES, PARTS, WAYS, MiCPStudySettings, Way, tables_of
 from suffice._version import VERSION
 from suffice.cli.output import Form, waiting
@@ -24,14 +25,7 @@ from suffice.policies.micp.micp_settings import OBJECTIVES, MiCPSettings
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_filter import Relevances, scored_by
 from suffice.policies.micp.sampled_answers import read_samples
-from suffice.policies.micp.stage2 import (
-    Sampled,
-    Stage2,
-    calibrate,
-    calibrate_without_stopping,
-    evaluate,
-    search_allocations,
-)
+from suffice.policies.micp.stage2 import Sampled, Stage2, calibrate, evaluate, search_allocations
 from suffice.stats.conformal import exact_level, lower_order_statistic, smallest_sample
 from suffice.stats.p_values import exact_interval
 from suffice.stats.units import lots

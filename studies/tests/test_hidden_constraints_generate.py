@@ -10,10 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from studies.hidden_constraints.contradiction_head import stems
 from studies.hidden_constraints.corpus.generate import generate
 from studies.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings
-
-from suffice.retrieval.contradiction import stems
 
 GOLDEN = "ff87c3e55b2d77b65dcf4ba591ea102faf7ae104d4ad1e1aa5a83b402aab071e"
 SEEDS = (42, 0, 1)

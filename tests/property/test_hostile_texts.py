@@ -34,7 +34,6 @@ from suffice.policies.policy_file import load_policy
 from suffice.policies.rules.language import parse as parse_rule
 from suffice.results.markup import element, visible
 from suffice.results.table import Column, Table
-from suffice.retrieval.contradiction import lexical_features
 from suffice.retrieval.corpus import read_corpus
 from suffice.signals.abstained import ABSTENTION_PHRASES, abstaining, ready
 from suffice.signals.answer_stability import MAX_COMPARED, matching_characters
@@ -98,7 +97,6 @@ READERS: Mapping[str, Callable[[str], object]] = {
     "abstention": lambda text: abstaining(pa.array([text]), ready(ABSTENTION_PHRASES)),
     "abstention phrase": lambda text: ready((text,)),
     "conflict": lambda text: marker_conflict(text, text[1:]),
-    "pair": lambda text: lexical_features(text, text[1:]),
     "prompt": lambda text: render_prompt(text, _view(text).current.passages or (), api="chat"),
     "judge's prompt": lambda text: render_judge_prompt(_view(text), api="completion"),
     "visible": visible,

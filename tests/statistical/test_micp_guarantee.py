@@ -19,14 +19,7 @@ from studies.micp import populations
 from studies.micp.populations import KINDS, Kind
 
 from suffice.policies.method import Preset
-from suffice.policies.micp.stage2 import (
-    Sampled,
-    Stage2,
-    calibrate,
-    calibrate_without_stopping,
-    evaluate,
-    search_allocations,
-)
+from suffice.policies.micp.stage2 import Sampled, Stage2, calibrate, evaluate, search_allocations
 from suffice.stats.conformal import lower_order_statistic
 
 ALPHAS = tuple(map(Fraction, ("0.05", "0.1", "0.2", "0.3")))
@@ -113,7 +106,9 @@ def test_stops_raise_the_rates_as_in_the_papers_table(kind: Kind) -> None:
         seen = evaluate(people, replace(found, final=-math.inf))
         return seen.mean_rounds - seen.composite(1.0), seen.mean_rounds - seen.composite_rates(1.0)
 
-    without = gains(people, calibrate_without_stopping(people, alpha, "corrected"))
+    without = gains(
+        people, calibrate(people, alpha, (Fraction(0),) * (people.rounds - 1), "corrected")
+    )
     stopped = gains(people, calibrate(people, alpha, levels, "corrected"))
     blind = gains(shuffled, calibrate(shuffled, alpha, levels, "corrected"))
     assert stopped[0] < without[0] - 0.1
@@ -248,7 +243,7 @@ def test_published_falls_short_where_few_are_answerable(preset: Preset) -> None:
     for split in range(splits):
         confidence = np.where(rng.random(n) < share, rng.random(n), -np.inf)[:, None]
         data = Sampled(score=np.zeros((n, 1)), best_gold=confidence, draws=np.zeros((n, 1)))
-        found = calibrate_without_stopping(data, alpha, preset)
+        found = calibrate(data, alpha, (Fraction(0),) * (data.rounds - 1), preset)
         misses[split] = share * float(np.clip(found.final, 0.0, 1.0))  # uniform confidences
     error = misses.std(ddof=1) / math.sqrt(splits)
     if preset == "published":

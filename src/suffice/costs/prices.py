@@ -133,8 +133,6 @@ def parse_prices(text: str) -> Prices:
     ``cached`` defaults to ``input``: then every prompt token costs the same, and the record needs no cached
     tokens. ``call``, ``retrieval`` and ``rerank`` are USD each, 0 by default.
 
-    Examples
-    --------
     >>> parse_prices("input=0.15,output=0.60").cached
     0.15
     """
@@ -217,8 +215,6 @@ def _at(price: Any, prompt_tokens: int) -> float:
 class EnergyModel(Tariff):
     """Joules for each unit of work.
 
-    Notes
-    -----
     The defaults represent a model of 8 billion parameters in 16 bits on one data-center GPU that draws
     700 W (the board limit of an H100 SXM, data sheet: 989 TFLOP/s dense in 16 bits, 3.35 TB/s).
 
@@ -253,8 +249,6 @@ class EnergyModel(Tariff):
 def parse_energy(text: str) -> EnergyModel:
     """Parse constants in joules: ``prompt=0.03,completion=0.35``; others keep their defaults.
 
-    Examples
-    --------
     >>> parse_energy("prompt=0.1,retrieval=2").retrieval
     2.0
     """

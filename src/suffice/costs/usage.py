@@ -144,7 +144,6 @@ class RecordedUsage:
 
     @cached_property
     def nothing(self) -> _Array:
-        """Return zero for every recorded round."""
         return np.where(self.traces.exists, 0.0, np.nan)
 
     @cached_property
@@ -399,8 +398,24 @@ def _charged(ledger: _Ledger, tariff: Tariff) -> _Array:
     return paid
 
 
+def _evaluated_tokens(ledger: _Ledger) -> _Array:
+    return ledger.cost("prompt_tokens") - ledger.cost("cached_tokens")
+
+
+def _all_calls(ledger: _Ledger) -> _Array:
+    return ledger.cost("llm_calls") + ledger.cost("rerank_calls")
+
+
+def _retrievals(ledger: _Ledger) -> _Array:
+    return ledger.record.column("retrievals")
+
+
+def _joules(ledger: _Ledger) -> _Array:
+    return _charged(ledger, ledger.model.energy)
+
+
 # --- the registry ---------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Cost:
     """A cost with a fixed name.
 
@@ -410,105 +425,41 @@ class Cost:
 
     name: str
     label: str
-    unit: str = ""
     summary: str
     compute: Callable[[_Ledger], _Array]
+    unit: str = ""
     of_answers: bool = True
 
 
+_PROMPT = "prompt tokens, cached and uncached together"
+_UNCACHED = "prompt tokens not served from cache"
+_CALLS = (
+    "calls to the model: the loop's own, and answers, samples and verdicts that the policy reads"
+)
+_JUDGED = "calls to a judge; 0 for a policy that reads no verdict"
+_LOOKED = "one-token looks; 0 for a policy that reads none"
+_RERANKED = "calls to a reranker; 0 for a policy that reads no reranker score"
 _ALL = (
+    Cost("llm_calls", "model calls", _CALLS, _llm_calls),
+    Cost("prompt_tokens", "prompt tokens", _PROMPT, _tokens("prompt_tokens")),
+    Cost("cached_tokens", "cached tokens", "prompt tokens served from cache", _cached_tokens),
     Cost(
-        name="llm_calls",
-        label="model calls",
-        summary="calls to the model: the loop's own, and answers, samples and verdicts that the policy reads",
-        compute=_llm_calls,
+        "completion_tokens", "completion tokens", "generated tokens", _tokens("completion_tokens")
     ),
+    Cost("evaluated_tokens", "uncached prompt tokens", _UNCACHED, _evaluated_tokens),
+    Cost("calls", "all calls", "model calls and reranker calls that the policy reads", _all_calls),
+    Cost("judge_calls", "judge calls", _JUDGED, _judge_calls, of_answers=False),
+    Cost("look_calls", "looks", _LOOKED, _look_calls, of_answers=False),
+    Cost("rerank_calls", "reranker calls", _RERANKED, _rerank_calls, of_answers=False),
     Cost(
-        name="prompt_tokens",
-        label="prompt tokens",
-        summary="prompt tokens, cached and uncached together",
-        compute=_tokens("prompt_tokens"),
+        "retrievals", "retrievals", "queries sent to the retriever", _retrievals, of_answers=False
     ),
+    Cost("passages", "passages", "passages added to the prompt", _passages, of_answers=False),
+    Cost("seconds", "time", "wall seconds of the rounds as they were recorded", _seconds, "s"),
+    Cost("usd", "price", "US dollars at given prices", _usd, "USD"),
+    Cost("joules", "energy", "energy by stated constants", _joules, "J"),
     Cost(
-        name="cached_tokens",
-        label="cached tokens",
-        summary="prompt tokens served from cache",
-        compute=_cached_tokens,
-    ),
-    Cost(
-        name="completion_tokens",
-        label="completion tokens",
-        summary="generated tokens",
-        compute=_tokens("completion_tokens"),
-    ),
-    Cost(
-        name="evaluated_tokens",
-        label="uncached prompt tokens",
-        summary="prompt tokens not served from cache",
-        compute=lambda ledger: ledger.cost("prompt_tokens") - ledger.cost("cached_tokens"),
-    ),
-    Cost(
-        name="calls",
-        label="all calls",
-        summary="model calls and reranker calls that the policy reads",
-        compute=lambda ledger: ledger.cost("llm_calls") + ledger.cost("rerank_calls"),
-    ),
-    Cost(
-        name="judge_calls",
-        label="judge calls",
-        summary="calls to a judge; 0 for a policy that reads no verdict",
-        compute=_judge_calls,
-        of_answers=False,
-    ),
-    Cost(
-        name="look_calls",
-        label="looks",
-        summary="one-token looks; 0 for a policy that reads none",
-        compute=_look_calls,
-        of_answers=False,
-    ),
-    Cost(
-        name="rerank_calls",
-        label="reranker calls",
-        summary="calls to a reranker; 0 for a policy that reads no reranker score",
-        compute=_rerank_calls,
-        of_answers=False,
-    ),
-    Cost(
-        name="retrievals",
-        label="retrievals",
-        summary="queries sent to the retriever",
-        compute=lambda ledger: ledger.record.column("retrievals"),
-        of_answers=False,
-    ),
-    Cost(
-        name="passages",
-        label="passages",
-        summary="passages added to the prompt",
-        compute=_passages,
-        of_answers=False,
-    ),
-    Cost(
-        name="seconds",
-        label="time",
-        unit="s",
-        summary="wall seconds of the rounds as they were recorded",
-        compute=_seconds,
-    ),
-    Cost(name="usd", label="price", unit="USD", summary="US dollars at given prices", compute=_usd),
-    Cost(
-        name="joules",
-        label="energy",
-        unit="J",
-        summary="energy by stated constants",
-        compute=lambda ledger: _charged(ledger, ledger.model.energy),
-    ),
-    Cost(
-        name="rounds",
-        label="rounds",
-        summary="rounds",
-        compute=lambda ledger: ledger.record.nothing + 1.0,
-        of_answers=False,
+        "rounds", "rounds", "rounds", lambda ledger: ledger.record.nothing + 1.0, of_answers=False
     ),
 )
 COSTS: Mapping[str, Cost] = MappingProxyType({cost.name: cost for cost in _ALL})

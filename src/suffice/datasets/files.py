@@ -105,7 +105,6 @@ class Row:
         return value
 
     def required(self, column: str) -> str:
-        """Return a string field that is not blank."""
         value = self.text(column)
         if not value.strip():
             raise self.error("is empty", column)
@@ -172,13 +171,6 @@ def _content(path: Path) -> str:
         raise DataError(f"not UTF-8 text ({error})", file=str(path)) from error
 
 
-def _parsed(text: str, path: Path, row: int | None = None) -> Any:
-    try:
-        return strict_json(text)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"not JSON ({error})", file=str(path), row=row) from error
-
-
 def _row(value: Any, path: Path, number: int) -> Row:
     if not isinstance(value, dict):
         raise DataError(f"must be an object, found {_shown(value)}", file=str(path), row=number)
@@ -190,7 +182,8 @@ def json_lines(path: Path, broken: list[DataError] | None = None) -> Iterator[Ro
     lines = (line for line in _content(path).split("\n") if line.strip())
     for number, line in enumerate(lines):
         try:
-            yield _row(_parsed(line, path, number), path, number)
+            row = Row(str(path), number, {})
+            yield _row(row.json(line, None, "not JSON"), path, number)
         except DataError as error:
             if broken is None:
                 raise

@@ -366,8 +366,6 @@ def nearby(region: Region, key: str, number: int) -> Passage:
 
 
 # --- questions --------------------------------------------------------------------------------------
-QUESTION_TYPES = ("1hop", "bridge", "3hop", "4hop", "comparison")
-
 _PASSAGES = 10
 # how many further entries are of a gold entry's kind: they state the fact asked for, of another
 _ALIKE = (0, 1, 1)

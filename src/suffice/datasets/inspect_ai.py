@@ -185,7 +185,7 @@ def _steps(row: Row) -> Iterator[Step]:
         if kind == "model" and event.get("span_id") not in scoring:
             yield _call(row, event)
         elif kind == "tool" and name not in ANSWERING:
-            yield _search(row, name, event.get("arguments"), event, event.get("result"))
+            yield _search(row, event)
         elif kind == "score" and event.get("intermediate"):
             held = child(event, "score")
             value = _grade(held)
@@ -193,11 +193,12 @@ def _steps(row: Row) -> Iterator[Step]:
                 yield Noted(score=value, answer=_text(row, held.get("answer")) or None)
 
 
-def _search(row: Row, tool: Any, asked: Any, event: Mapping[str, Any], result: Any) -> Search:
+def _search(row: Row, event: Mapping[str, Any]) -> Search:
+    asked, result = event.get("arguments"), event.get("result")
     text = _text(row, result) if isinstance(result, str | list) else str(result)
     return Search(
         query=query_of(asked),
-        action=action_of(tool, asked),
+        action=action_of(event.get("function"), asked),
         passages=() if event.get("error") else passages_of(text),
         joined=True,
         ended=_when(row, event).moment("timestamp"),

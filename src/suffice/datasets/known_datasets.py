@@ -146,8 +146,6 @@ def read_questions(
     ``columns`` maps ``question``, ``answers``, ``id`` and ``type`` to the file's columns. All but the
     question may be missing; a role without an entry takes the first of its usual names.
 
-    Notes
-    -----
     Answers are a text, a number, or a list of them; in CSV a list is JSON, ``["a", "b"]``. No answers, or
     blank ones: unlabeled. Without a column, ids come from the questions' texts, so they stay the same when
     rows are added.

@@ -87,7 +87,6 @@ class CachedModel(Closable):
 
     @property
     def model(self) -> ChatModel:
-        """Return the wrapped model."""
         return self._model
 
     def generate(self, request: GenerationRequest) -> Generation:
@@ -153,7 +152,6 @@ class KeptReplies(CachedModel):
         return tuple(vars(self._here_asked).pop("keys", ()))
 
     def drop(self, keys: Iterable[str]) -> None:
-        """Delete these replies."""
         each = [(key,) for key in keys]
         if not each:
             return
@@ -215,7 +213,6 @@ def connect(
     embedded: EmbeddedSettings | None = None,
     cache: str | Path | None = None,
 ) -> ChatModel:
-    """Return the model of a name or URL."""
     connected: ChatModel
     if llm == "embedded":
         connected = EmbeddedModel.load(model, settings=embedded)

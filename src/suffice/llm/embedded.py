@@ -298,7 +298,6 @@ class EmbeddedModel(Closable):
 
     @property
     def base_url(self) -> str:
-        """Return the OpenAI-compatible URL of the first llama.cpp server."""
         with self._replicas.taken("") as client:
             return client.endpoint.partition(" ")[0]
 
@@ -308,11 +307,9 @@ class EmbeddedModel(Closable):
         return len(self._replicas.all)
 
     def supports_logprobs(self) -> bool:
-        """Return true: it always gives log-probabilities."""
         return True
 
     def generate(self, request: GenerationRequest) -> Generation:
-        """Return the completions."""
         check_request(request, self.api, self.name)
         prompt = request.prompt
         text = prompt if isinstance(prompt, str) else "\n".join(it.content for it in prompt)

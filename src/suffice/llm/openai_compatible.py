@@ -79,7 +79,6 @@ class OpenAICompatibleModel(Closable):
         return f"{self._where} {json.dumps(dict(extra), sort_keys=True)}" if extra else self._where
 
     def generate(self, request: GenerationRequest) -> Generation:
-        """Return the completions."""
         check_request(request, self.api, self.name)
         start = time.perf_counter()
         got, cost = self._in_a_slot(request)

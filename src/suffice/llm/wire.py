@@ -89,8 +89,9 @@ def translate(error: Exception, *, url: str, model: str) -> SufficeError:
         return NoReply(late(url))
     if isinstance(error, openai.APIConnectionError) or type(cause).__name__ in _WHILE_READING:
         if _UNTRUSTED in str(cause):
+            why = str(cause).rpartition("certificate verify failed: ")[2].partition(" (_ssl")[0]
             return UsageError(
-                f"{url} has an untrusted certificate ({_reason(cause)}), so it was asked "
+                f"{url} has an untrusted certificate ({why}), so it was asked "
                 "nothing. Check the URL; where the server is yours, name the certificate of whoever signed "
                 "its own: SSL_CERT_FILE=authority.pem"
             )
@@ -106,10 +107,6 @@ def translate(error: Exception, *, url: str, model: str) -> SufficeError:
     if isinstance(error, openai.APIStatusError):
         return _of_status(error, url, model)
     return BackendError(f"{url} failed: {type(error).__name__}: {error}")
-
-
-def _reason(cause: BaseException) -> str:
-    return str(cause).rpartition("certificate verify failed: ")[2].partition(" (_ssl")[0]
 
 
 def _of_status(error: Any, url: str, model: str) -> SufficeError:
@@ -383,7 +380,6 @@ def _piece(choice: Mapping[str, Any]) -> str:
 
 
 def counts(payload: object) -> Counts:
-    """Return the usage in a reply."""
     usage = payload.get("usage") if isinstance(payload, Mapping) else None
     if not isinstance(usage, Mapping):
         return Counts()

@@ -124,7 +124,7 @@ def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
     table = Measures(traces).signals(given)
     signals = tuple(_signals(traces, table, given))
     return Contents(
-        source=source.name,
+        source=traces.origin.source,
         files=len({part.file for part in source.parts}),
         questions=traces.n_questions,
         rounds=traces.table.num_rows,

@@ -47,7 +47,6 @@ class CalibratedLimit(RuleKind, Method):
     options = LimitSettings
 
     def fit(self, measures: Measures, preset: Preset, settings: LimitSettings, split: str) -> Rule:
-        """Fit the limit to the successes in ``split``."""
         from suffice.policies.fitting import fit_data
 
         level, data = exact_level(settings.alpha), fit_data(measures, (), split=split)

@@ -293,7 +293,6 @@ def fit_calibrator(
 
 
 def warn_of_little(data: FitData, what: str) -> None:
-    """Warn that ``what`` is fitted on hardly any labels."""
     labelled, em = int(data.outcomes.labelled.sum()), data.outcomes.em
     least, most = np.fmin.reduce(em, axis=None), np.fmax.reduce(em, axis=None)
     split = f"of split {data.provenance.get('split')!r}"

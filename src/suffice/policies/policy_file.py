@@ -132,7 +132,6 @@ def pack_policy(policy: StopPolicy) -> dict[str, Any]:
 
 
 def unpack_policy(document: Mapping[str, Any]) -> StopPolicy:
-    """Return the policy of a document of :func:`pack_policy`."""
     from base64 import b64decode
     from tempfile import TemporaryDirectory
 

@@ -69,7 +69,6 @@ class OpenRule:
     columns: RuleColumns
 
     def scores(self, thresholds: Sequence[float]) -> tuple[ThresholdScore, ...]:
-        """Return the score of every threshold."""
         data, scores = self.data, []
         ends = data.table.exists.sum(axis=1)
         for threshold in thresholds:

@@ -60,7 +60,6 @@ class FixedPolicy:
 
     @property
     def facts(self) -> Facts:
-        """Its number of rounds."""
         summary = f"always {counted(self.rounds, 'round')}"
         return Facts(summary=summary, max_rounds=self.rounds, earliest=self.rounds)
 
@@ -70,7 +69,6 @@ class FixedPolicy:
         return np.broadcast_to(held, (table.n_questions, table.n_rounds))
 
     def explain(self, table: PolicyTable, question: int, round_number: int) -> Explanation:
-        """Explain by the number of rounds."""
         del table, question
         return Explanation(
             reason=f"always stops after round {self.rounds}; this is round {round_number}",
@@ -78,7 +76,6 @@ class FixedPolicy:
         )
 
     def document(self) -> dict[str, Any]:
-        """Return the contents of its file."""
         return {"rounds": self.rounds}
 
 
@@ -182,10 +179,7 @@ class _LoopGain(_ReadyRule):
     source = "LoopGain 0.6.5, trajectory classifier"
     options = _LoopGainSettings
     variants: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-        {
-            "1-self_consistency": {"error": "1-self_consistency"},
-            "1-token_probability": {"error": "1-token_probability"},
-        }
+        {error: {"error": error} for error in ("1-self_consistency", "1-token_probability")}
     )
 
     def rule(self, settings: _LoopGainSettings) -> Rule:
@@ -219,10 +213,7 @@ class _OptiLLM(_ReadyRule):
     source = "OptiLLM 0.4.0, deep_research plugin"
     options = _OptiLLMSettings
     variants: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-        {
-            "self_consistency": {"completeness": "self_consistency"},
-            "token_probability": {"completeness": "token_probability"},
-        }
+        {name: {"completeness": name} for name in ("self_consistency", "token_probability")}
     )
 
     def rule(self, settings: _OptiLLMSettings) -> Rule:
@@ -296,7 +287,6 @@ class _AnswerConvergence(_ReadyRule):
     options = ConvergenceSettings
 
     def named(self, words: str) -> ConvergenceSettings | None:
-        """Its name alone."""
         return None if words else ConvergenceSettings()
 
     def rule(self, settings: ConvergenceSettings) -> Rule:

@@ -239,7 +239,6 @@ _LONGEST_VALUE = 300
 
 
 def render_report(data: ReportData) -> str:
-    """Render the report as one HTML document."""
     material = Material(data=data, policies=marked(data.result))
     sections = _shown(material)
     return page(

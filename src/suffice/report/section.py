@@ -44,7 +44,6 @@ class Marked:
 
 
 def marked(result: ReplayResult) -> tuple[Marked, ...]:
-    """Give every policy its mark, in order."""
     lengths = (product(ascii_uppercase, repeat=length) for length in count(1))
     letters = map("".join, chain.from_iterable(lengths))
     return tuple(
@@ -114,7 +113,6 @@ def _family(policy: PolicyResult) -> Family:
 
 
 def asset(name: str) -> Html:
-    """Read a file of this package."""
     return Html(files("suffice.report").joinpath(name).read_text(encoding="utf-8"))
 
 

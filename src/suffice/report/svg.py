@@ -181,7 +181,6 @@ class Axes:
 
 
 def enclosing(across: Iterable[float], upwards: Iterable[float]) -> Axes:
-    """Return axes that hold all values."""
     xs, ys = tuple(across), tuple(upwards)
     x_ticks = ticks(min(xs), max(xs))
     y_ticks = ticks(min(ys), max(ys))

@@ -109,8 +109,8 @@ def estimated(figure: Measured | None, *, sign: bool = False) -> str:
     return f"{value} [{figure.low:z.2f}, {figure.high:z.2f}]"
 
 
-def fraction(value: float | None, digits: int = 4) -> str:
-    return UNKNOWN if value is None else f"{value:z.{digits}f}"
+def fraction(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:z.4f}"
 
 
 def p_value(value: float | None) -> str:

@@ -72,8 +72,6 @@ Dress = Callable[[int, str], object]  # of the row's number and what would stand
 class Table:
     """Columns and rows under a title, with notes below.
 
-    Examples
-    --------
     >>> f1 = Column(name="f1", kind="percent", head="F1")
     >>> found = Table(name="policies", columns=(Column(name="policy"), f1), rows=[("fixed-1", 0.41498)])
     >>> print(found.text())
@@ -160,7 +158,6 @@ class Table:
         )
 
     def shown(self) -> list[list[str]]:
-        """Return the formatted cells."""
         return [
             [_shown(column, value) for column, value in zip(self.columns, row, strict=True)]
             for row in self.rows
@@ -207,12 +204,10 @@ class Table:
         return pa.table({key: pa.array(held[key], type=types[key]) for key in held})
 
     def to_pandas(self) -> Any:
-        """Return the data as a pandas ``DataFrame``."""
         require("pandas", purpose="a data frame", package="pandas")
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> Any:
-        """Return the data as a polars ``DataFrame``."""
         polars = require("polars", purpose="a data frame", package="polars")
         return polars.from_arrow(self.to_arrow())
 

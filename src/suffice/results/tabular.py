@@ -27,7 +27,6 @@ class Tabular:
 
     @property
     def table(self) -> Table:
-        """The main table."""
         return self.named()
 
     def named(self, name: str | None = None) -> Table:
@@ -59,7 +58,6 @@ class Tabular:
         return self.named(table).to_polars()
 
     def plotted(self) -> Plot:
-        """Return what :meth:`plot` draws."""
         return Plot(table=self.table, y=first_figure(self.table))
 
     def plot(self, axes: Any = None) -> Any:

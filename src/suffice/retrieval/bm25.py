@@ -218,7 +218,6 @@ class BM25Index:
 
     @classmethod
     def load(cls, folder: str | Path) -> BM25Index:
-        """Read an index that :meth:`save` wrote."""
         stored = load_index(Path(folder), "bm25")
         try:
             settings = BM25Settings(**stored.settings)

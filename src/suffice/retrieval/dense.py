@@ -82,7 +82,6 @@ class DenseIndex:
 
     @classmethod
     def load(cls, folder: str | Path, encoder: Encoder) -> DenseIndex:
-        """Read an index that :meth:`save` wrote."""
         stored = load_index(Path(folder), "dense")
         made_by, vectors = stored.settings.get("encoder"), stored.arrays.get("vectors")
         if encoder.name != made_by:

@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice._optional import require
+from suffice._optional import require, without_bars
 from suffice.errors import BackendError, UsageError, first_line
 from suffice.trace.rounds.records import Passage, best_reranked, passage_text
 
@@ -22,24 +22,12 @@ SAFE = {"use_safetensors": True}
 
 
 @contextmanager
-def without_bars() -> Iterator[None]:
-    logging = require("transformers.utils.logging", extra="rerank", purpose="A cross-encoder")
-    if not logging.is_progress_bar_enabled():
-        yield
-        return
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.enable_progress_bar()
-
-
-@contextmanager
 def _loading(what: str, name: str) -> Iterator[Any]:
     """Prepare the library to load a saved folder, or a model by its name on the Hub."""
     module = require("sentence_transformers", extra="rerank", purpose=f"The {what}")
+    logging = require("transformers.utils.logging", extra="rerank", purpose="A cross-encoder")
     try:
-        with without_bars():
+        with without_bars(logging):
             yield module
     except (OSError, ValueError, KeyError) as error:
         raise UsageError(
@@ -105,15 +93,21 @@ class CrossEncoderReranker(_PairNetwork):
 
 
 # --- entailment -----------------------------------------------------------------------------------
-class _NliNetwork(_PairNetwork):
-    """Hold a three-label network and its wanted label, whose place differs between models."""
+class NliCrossEncoder(_PairNetwork):
+    """Compute entailment probabilities; a :class:`suffice.contracts.Entailment`.
+
+    Not safe to call from several threads. The package brings no weights. Tests run it with random weights;
+    its quality with trained ones is not measured.
+
+    Use :meth:`load`. The place of the ``label`` differs between models.
+    """
 
     _what = "entailment model"
-    _label: str
+    label = "entailment"
 
     @classmethod
     def _output(cls, model: Any, source: str) -> int:
-        labels, wanted = model.config.id2label, cls._label
+        labels, wanted = model.config.id2label, cls.label
         matching = [int(at) for at, label in labels.items() if label.strip().lower() == wanted]
         if len(labels) != 3 or len(matching) != 1:
             raise UsageError(
@@ -122,51 +116,14 @@ class _NliNetwork(_PairNetwork):
             )
         return matching[0]
 
-    def _probabilities(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+    def entailed(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+        """Return P(conclusion follows) for every (premise, conclusion), (len(pairs),), in [0, 1]."""
         if not pairs:
             return np.empty(0, np.float64)
         logits = np.asarray(self._raw(pairs), np.float64)
         powers = np.exp(logits - logits.max(axis=1, keepdims=True))
         shares: NDArray[np.float64] = powers / powers.sum(axis=1, keepdims=True)
         return shares[:, self._index]
-
-
-class NliCrossEncoder(_NliNetwork):
-    """Compute entailment probabilities; a :class:`suffice.contracts.Entailment`.
-
-    Not safe to call from several threads. The package brings no weights. Tests run it with random weights;
-    its quality with trained ones is not measured.
-
-    Use :meth:`load`.
-    """
-
-    _label = "entailment"
-
-    def entailed(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        """Return P(conclusion follows) for every (premise, conclusion), (len(pairs),), in [0, 1]."""
-        return self._probabilities(pairs)
-
-
-class NliContradiction(_NliNetwork):
-    """Compute contradiction probabilities; a :class:`suffice.contracts.ContradictionDetector`.
-
-    It uses the networks of :class:`NliCrossEncoder`, with the same limits: the package brings no weights,
-    and its quality is not measured. Not safe to call from several threads.
-
-    Use :meth:`load`.
-    """
-
-    _label = "contradiction"
-
-    def contradictions(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        """Return the higher probability of the two orders of every pair, (len(pairs),), in [0, 1].
-
-        Such networks read a premise and a conclusion, and plan steps are neither. In another order or batch,
-        padding may change the last digits.
-        """
-        turned = [(second, first) for first, second in pairs]
-        probabilities = self._probabilities([*pairs, *turned])
-        return np.maximum(probabilities[: len(pairs)], probabilities[len(pairs) :])
 
 
 # --- sentence vectors -----------------------------------------------------------------------------
@@ -202,9 +159,8 @@ class SentenceEncoder:
         prompts = model.prompts  # where encode_query and encode_document look first
         if query_prompt is not None:
             prompts["query"] = query_prompt
-        if (
-            passage_prompt is None
-        ):  # the empty prompt every model gets for documents hides these names
+        if passage_prompt is None:
+            # the empty prompt that every model gets for documents hides these names
             names = ("document", "passage", "corpus")
             passage_prompt = next((prompts[name] for name in names if prompts.get(name)), None)
         if passage_prompt is not None:

@@ -39,7 +39,6 @@ def check_ids(passages: Sequence[Passage]) -> None:
 
 
 def check_k(k: int) -> None:
-    """Refuse a ``k`` below one passage."""
     if k < 1:
         raise UsageError(f"k must be at least 1, found {k}")
 
@@ -174,7 +173,6 @@ def save_index(
 
 
 def load_index(folder: Path, kind: str) -> StoredIndex:
-    """Read an index of :func:`save_index`."""
     path = folder / _FILE
     if not path.exists():
         raise DataError(f"missing: no {kind} index was saved here", file=str(path))

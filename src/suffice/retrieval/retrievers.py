@@ -26,7 +26,6 @@ from suffice.trace.rounds.records import Passage
 from suffice.trace.store import free_id
 
 IndexKind = Literal["bm25", "dense"]
-INDEX_KINDS: tuple[IndexKind, ...] = get_args(IndexKind)
 
 
 KeptIndex = BM25Index | DenseIndex
@@ -106,8 +105,6 @@ def reciprocal_rank_fusion(
 ) -> list[tuple[str, float]]:
     """Return ids with the sum of ``1 / (k + rank)`` over the rankings that name them, best first.
 
-    Notes
-    -----
     Cormack, Clarke and Buettcher, "Reciprocal rank fusion outperforms Condorcet and individual rank
     learning methods", SIGIR 2009.
 
@@ -213,7 +210,6 @@ def reranks(name: str) -> bool:
 
 
 def first_stage(name: str) -> str:
-    """Return ``X`` for ``X+rerank`` and for ``X``."""
     return name.removesuffix(_RERANKED)
 
 
@@ -261,7 +257,7 @@ class Retrieval:
     @property
     def reranks(self) -> bool:
         """Say whether its passages carry a ``rerank_score``."""
-        return self.name.endswith(_RERANKED)
+        return reranks(self.name)
 
     @property
     def most(self) -> int | None:
@@ -272,7 +268,6 @@ class Retrieval:
 
     @property
     def stated(self) -> Mapping[str, Any]:
-        """Return its description for a run document."""
         stated: dict[str, Any] = {"retriever": self.name}
         if self.reranks:
             stated["reranker"] = self.reranker_name
@@ -337,12 +332,9 @@ def pooled_retriever(
     passages: tuple[Passage, ...], retrieval: Retrieval, folder: Path, make: IndexMaker
 ) -> Retriever:
     """Return a retriever over the paragraphs of all questions; ``folder`` keeps its indexes."""
-    return retrieval.over([make.cached(k, passages, _beside(folder, k)) for k in retrieval.kinds])
-
-
-def _beside(folder: Path, kind: IndexKind) -> Path:
     # the first version kept BM25 only, in the folder itself
-    return folder if kind == "bm25" else folder.with_name(f"{folder.name}-{kind}")
+    folders = {"bm25": folder, "dense": folder.with_name(f"{folder.name}-dense")}
+    return retrieval.over([make.cached(k, passages, folders[k]) for k in retrieval.kinds])
 
 
 def corpus_retriever(

@@ -42,29 +42,29 @@ class Monitor:
     (7591, 12)
     """
 
-    __slots__ = ("_alarmed_at", "_greatest", "_in_play", "_level", "_seen")
+    __slots__ = ("_greatest", "_in_play", "_level", "alarmed_at", "seen")
 
     def __init__(self, level: float, gamblers: int) -> None:
         exact_level(level, "level")
         self._level = float(level)
         self._in_play = [0.0] * gamblers
-        self._seen = 0
+        self.seen: int = 0
         self._greatest = 1.0
-        self._alarmed_at: int | None = None
+        self.alarmed_at: int | None = None
 
     def settle(self, factors: Sequence[float]) -> bool:
         """Multiply each gambler's stake by an outcome of mean at most 1, from 0; return the alarm."""
-        before = _reserve(self._seen)
-        self._seen += 1
-        entering = (before - _reserve(self._seen)) / len(self._in_play)
+        before = _reserve(self.seen)
+        self.seen += 1
+        entering = (before - _reserve(self.seen)) / len(self._in_play)
         # capping is less than won: still a bet that does not win in expectation
         self._in_play = [
             min((held + entering) * factor, _MOST)
             for held, factor in zip(self._in_play, factors, strict=True)
         ]
         self._greatest = max(self._greatest, self.capital)
-        if self._alarmed_at is None and self.p_value <= self._level:
-            self._alarmed_at = self._seen
+        if self.alarmed_at is None and self.p_value <= self._level:
+            self.alarmed_at = self.seen
         return self.alarmed
 
     @property
@@ -75,7 +75,7 @@ class Monitor:
     @property
     def capital(self) -> float:
         """Return the value of the unit, from 0; high is evidence that the promise is broken."""
-        return sum(self._in_play) + _reserve(self._seen)
+        return sum(self._in_play) + _reserve(self.seen)
 
     @property
     def p_value(self) -> float:
@@ -83,18 +83,8 @@ class Monitor:
         return 1.0 / self._greatest
 
     @property
-    def seen(self) -> int:
-        """Return the number of answers taken."""
-        return self._seen
-
-    @property
     def alarmed(self) -> bool:
-        return self._alarmed_at is not None
-
-    @property
-    def alarmed_at(self) -> int | None:
-        """Return the answer, from 1, that raised the alarm; ``None`` if none did."""
-        return self._alarmed_at
+        return self.alarmed_at is not None
 
 
 def _reserve(seen: int) -> float:
@@ -141,7 +131,6 @@ class MeanSequence:
 
     @property
     def count(self) -> int:
-        """Return the number of values."""
         return sum(self._counts.values())
 
     @property

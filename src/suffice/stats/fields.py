@@ -52,7 +52,6 @@ def known(value: float) -> float | None:
 
 
 def numbers(values: object, column: str) -> tuple[float, ...]:
-    """Read a list of numbers."""
     if not isinstance(values, list | tuple):
         raise DataError(f"must be a list of numbers, found {values!r}", column=column)
     return tuple(number(value, column) for value in values)

@@ -35,7 +35,6 @@ class Estimate:
 
 
 def undefined(reason: str) -> Estimate:
-    """Return an estimate without a value, and why."""
     return Estimate(estimate=None, reason=reason)
 
 
@@ -68,9 +67,8 @@ SUMS_ABOVE = 50_000
 _CELLS = 4_000_000  # of questions worked on at a time, times columns
 _ROWS = 4096  # questions summed at a time: few columns of them stay in cache, many fill a product
 _FLAT = 1e-12  # a spread that rounding alone gives, as a share of the mean
-_DEPENDENT = (
-    1e-9  # share of a column's variance that other columns leave, below which they leave none
-)
+# share of a column's variance that other columns leave, below which they leave none
+_DEPENDENT = 1e-9
 _DIGITS = 6  # in which shares differ when the next column is chosen: rounding must not decide
 
 
@@ -100,7 +98,6 @@ class Sums:
 
     @classmethod
     def none(cls, n_columns: int) -> Sums:
-        """Return the sums of no question."""
         return cls(n=0, total=np.zeros(n_columns), products=np.zeros((n_columns, n_columns)))
 
     @classmethod

@@ -44,8 +44,7 @@ class FittedMap:
 
     @classmethod
     def from_json(cls, document: object) -> Self:
-        names = () if cls.kind == _PLAIN else ("kind",)
-        parts = map_fields(document, cls.title, (*names, *(field.name for field in fields(cls))))
+        parts = map_fields(document, cls.title, ("kind", *(field.name for field in fields(cls))))
         read: dict[str, Any] = {}
         for field in fields(cls):
             value = parts.get(field.name)
@@ -87,8 +86,6 @@ def read_map(document: object) -> Calibrator:
     kind = document.get("kind", _PLAIN) if isinstance(document, Mapping) else _PLAIN
     if not isinstance(kind, str) or kind not in _MAPS:
         raise DataError(f"unknown map {kind!r}; known: {', '.join(sorted(_MAPS))}", column="kind")
-    if isinstance(document, Mapping) and kind == _PLAIN:
-        document = {name: value for name, value in document.items() if name != "kind"}
     return _MAPS[kind].from_json(document)
 
 
@@ -163,7 +160,6 @@ class IsotonicMap(FittedMap):
         probability_or_none(self.undefined, "undefined")
 
     def predict(self, values: ArrayLike) -> Array:
-        """Return the map at every value, same shape."""
         given = np.asarray(values, np.float64)
         source, undefined = given.ravel(), math.nan if self.undefined is None else self.undefined
         if not self.x:
@@ -323,7 +319,6 @@ class LogisticMap(FittedMap):
         probability_or_none(self.undefined, "undefined")
 
     def predict(self, values: ArrayLike) -> Array:
-        """Return the map at every value, same shape."""
         source = np.asarray(values, np.float64)
         within = np.clip(source, -_LARGEST, _LARGEST)
         with np.errstate(over="ignore"):
@@ -407,7 +402,6 @@ class StepMap(FittedMap):
         probability_or_none(self.undefined, "undefined")
 
     def predict(self, values: ArrayLike) -> Array:
-        """Return the map at every value, same shape."""
         flat = np.asarray(values, np.float64)
         source = flat.ravel()
         x, between = np.array(self.x), np.array(self.between)

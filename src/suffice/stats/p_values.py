@@ -43,7 +43,7 @@ _CELLS = 1 << 14  # gamblers that stay in cache together
 def betting_p_values(
     losses: Array, limit: float, *, delta: float = 0.05, orders: NDArray[np.intp] | None = None
 ) -> Array:
-    """Test means of bounded losses by betting.
+    """Test means of bounded losses by betting, (n_members,), in (0, 1].
 
     A gambler starts with one unit and bets before each question that its loss is below the limit. Under H no
     strategy gains in expectation (Waudby-Smith and Ramdas 2024). The stake is ``sqrt(2 log(target / capital)
@@ -53,10 +53,6 @@ def betting_p_values(
     One gambler's greatest capital is the inverse of a p-value (Ville). With several gamblers, each has its
     own order of the questions. Then it is the greatest mean capital of the first one, two, ... of them, which
     depends less on the order (Ramdas and Manole 2025).
-
-    Returns
-    -------
-    (n_members,), in (0, 1].
     """
     _check(losses, limit)
     orders = np.arange(len(losses))[None, :] if orders is None else orders
@@ -94,12 +90,10 @@ def _betting(losses: Array, limit: float, target: float, orders: NDArray[np.intp
 
 
 def hoeffding_bentkus_p_values(losses: Array, limit: float) -> Array:
-    """Return the smaller of Hoeffding's and Bentkus's p-value for the mean loss.
+    """Return the smaller of Hoeffding's and Bentkus's p-value for the mean loss, (n_members,), in [0, 1].
 
     ``min(exp(-n h(min(R, limit), limit)), e P(Bin(n, limit) <= ceil(n R)))`` with R the mean loss
     (Angelopoulos et al. 2021, "Learn then Test", Eq. 9).
-
-    (n_members,), in [0, 1].
     """
     _check(losses, limit)
     n_questions = losses.shape[0]
@@ -124,10 +118,7 @@ def _relative_entropy(mean: Array, limit: float) -> Array:
 
 
 def binomial_p_values(losses: Array, limit: float) -> Array:
-    """Test losses of 0 or 1 exactly: P(Bin(n, limit) <= number of losses).
-
-    (n_members,), in (0, 1].
-    """
+    """Test losses of 0 or 1 exactly: P(Bin(n, limit) <= number of losses), (n_members,), in (0, 1]."""
     _check(losses, limit)
     if not np.isin(losses, (0.0, 1.0)).all():
         raise UsageError("the exact binomial test needs losses of 0 or 1")

@@ -80,17 +80,13 @@ def aurc(confidence: Array, losses: Array) -> float:
     return float(_risks(confidence, losses).mean())
 
 
-def optimal_aurc(losses: Array) -> float:
-    """Return the least area for these losses: lower losses are answered first."""
-    return aurc(-losses, losses)
-
-
 class ResampledAurc:
     """Compute the area and its excess over the optimum under many resamples of the answers."""
 
     def __init__(self, confidence: Array, losses: Array) -> None:
         area = aurc(confidence, losses)
-        self.plain: tuple[float, float] = (area, area - optimal_aurc(losses))
+        # the least area, where lower losses are answered first
+        self.plain: tuple[float, float] = (area, area - aurc(-losses, losses))
         self._orders = ((_groups(confidence), losses), (_groups(-losses), losses))
 
     def __call__(self, counts: Array) -> Array:

@@ -51,9 +51,8 @@ def occurrences(values: Values) -> Values:
     """Count the rounds so far with this round's value; undefined where the value is."""
     counts = np.full(values.shape, np.nan)
     rows, columns = np.nonzero(~np.isnan(values))
-    order = np.lexsort(
-        (columns, values[rows, columns], rows)
-    )  # equal ones of a question side by side
+    # equal ones of a question side by side
+    order = np.lexsort((columns, values[rows, columns], rows))
     rows, columns = rows[order], columns[order]
     held, place = values[rows, columns], np.arange(len(order))
     begins = np.ones(len(order), bool)
@@ -188,7 +187,8 @@ def _states(values: Values) -> NDArray[np.int8]:
         with np.errstate(over="ignore"):
             ratio = held[:, number] / first
         if number == 1:
-            state = _second(ratio)
+            low_high = [ratio < 1.0, ratio > _MARGIN]
+            state = np.select(low_high, [_CONVERGING, _DIVERGING], _STALLING)
         else:
             state = _later(logs[:, : number + 1], ratio, since[:, number] < _PATIENCE)
         states[:, number] = np.where(defined[:, number], state, 0)
@@ -198,13 +198,6 @@ def _states(values: Values) -> NDArray[np.int8]:
 def _log10(values: Values) -> Values:
     """Return ``math.log10`` bit for bit, which numpy's may not be."""
     return np.array([math.log10(value) for value in values.ravel().tolist()]).reshape(values.shape)
-
-
-def _second(ratio: Values) -> NDArray[np.int8]:
-    """Return the states in round 2."""
-    return np.select([ratio < 1.0, ratio > _MARGIN], [_CONVERGING, _DIVERGING], _STALLING).astype(
-        np.int8
-    )
 
 
 def _later(logs: Values, ratio: Values, improving: NDArray[np.bool_]) -> NDArray[np.int8]:

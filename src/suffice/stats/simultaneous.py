@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,30 +144,6 @@ def _band(parts: Sequence[_Part], critical: float) -> SimultaneousBand:
         naive_high=naive[1],
         critical=critical,
     )
-
-
-def questions_to_tell(
-    difference: float, spread: float, *, level: float = 0.05, power: float = 0.8
-) -> float:
-    """Return how many questions a paired test needs to find a true mean difference.
-
-    Notes
-    -----
-    The normal approximation, ``((z(1 - level / 2) + z(power)) spread / difference)^2``. At a difference that
-    was seen, and chosen because it was the greatest, it promises too much.
-
-    Two points of difference where single questions differ by 30:
-
-    >>> questions_to_tell(0.02, 0.3)
-    1766.0
-    """
-    if not (0.0 < level < 1.0 and 0.0 < power < 1.0):
-        raise UsageError(f"level and power lie in (0, 1), found {level!r} and {power!r}")
-    if difference == 0.0:
-        return math.inf
-    normal = NormalDist()
-    reach = normal.inv_cdf(1.0 - level / 2.0) + normal.inv_cdf(power)
-    return float(math.ceil((reach * spread / difference) ** 2))
 
 
 def paired_p_values(differences: Array) -> Array:

@@ -232,7 +232,6 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse a shard such as ``3/8``."""
         named = _SHARD.fullmatch(text.strip())
         if named is None:
             raise UsageError(f"a shard is I/N, such as 3/8 for the third of eight, found {text!r}")
@@ -249,7 +248,6 @@ class Shard:
         return database.stem.endswith(f"of{self.of}") and database.stem != own
 
     def check_place(self, root: Path) -> None:
-        """Refuse to write a shard to one file."""
         if root.suffix == ".parquet":
             raise UsageError(
                 f"each shard writes its own file, so {root} cannot be one file; choose a directory: "

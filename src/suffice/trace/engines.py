@@ -157,7 +157,6 @@ class SQLite:
         return False
 
     def size(self, connection: sqlite3.Connection) -> int:
-        """Return the bytes of pages in use."""
         parts = ("page_count", "freelist_count", "page_size")
         pages, free, size = (connection.execute(f"PRAGMA {part}").fetchone()[0] for part in parts)
         return int((pages - free) * size)

@@ -152,7 +152,6 @@ class LoopRecord:
         self._run: int | None = None  # its number, once that is written
 
     def check_process(self) -> None:
-        """Begin anew after a fork."""
         if os.getpid() != self._pid:
             self._begin()
 

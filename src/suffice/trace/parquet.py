@@ -142,7 +142,6 @@ def opened(file: Path, **options: Any) -> pq.ParquetFile:
 
 
 def complete(parquet: pq.ParquetFile, names: Sequence[str]) -> pa.Table:
-    """Return whole columns."""
     stated = parquet.metadata.num_rows
     table = parquet.read(columns=names, use_threads=stated > _FEW_ROWS)
     if names and table.num_rows != stated:

@@ -282,5 +282,4 @@ def _record(row: Mapping[str, Any], others: Container[PlanKey]) -> PlanRecord:
 
 
 def plan_writer(path: str | Path, *, run: Mapping[str, Any]) -> RecordWriter[PlanRecord]:
-    """Return a writer of finished runs; see :class:`suffice.trace.recording.RecordWriter`."""
     return RecordWriter(PLAN_ROWS, path, run=run)

@@ -180,7 +180,6 @@ Recorded = tuple[Mapping[str, Any], frozenset[RecordKey]]
 
 
 def recorded_before(root: Path, kind: RowSet[Any], shard: Shard | None = None) -> list[Recorded]:
-    """Return the existing content at a recorder's place."""
     single = root.suffix == ".parquet"
     files = [root] if single else sorted(root.glob("[!.]*.parquet"))
     parts: list[Recorded] = []
@@ -292,7 +291,6 @@ class RecordWriter(Generic[_Record]):
             raise
 
     def stored(self, record: _Record) -> StoredRecord:
-        """Return the stored record; from any thread."""
         schema = self._kind.schema
         stated = {schema.key: str(schema.version).encode()}
         table = self._kind.table([record], {}).replace_schema_metadata(stated)

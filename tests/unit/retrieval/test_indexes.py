@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from tests.hashing_encoder import HashingEncoder
 
 from suffice.errors import DataError, UsageError
-from suffice.retrieval.retrievers import INDEX_KINDS, IndexKind, IndexMaker
+from suffice.retrieval.retrievers import IndexKind, IndexMaker
 from suffice.trace.rounds.records import Passage
 
 pytest.importorskip("bm25s")
@@ -29,7 +30,7 @@ def inode(folder: Path) -> int:
     return (folder / "index.npz").stat().st_ino
 
 
-@pytest.mark.parametrize("kind", INDEX_KINDS)
+@pytest.mark.parametrize("kind", get_args(IndexKind))
 def test_what_is_kept_is_used_again(kind: IndexKind, tmp_path: Path) -> None:
     folder = tmp_path / "index"
     first = maker().kept(kind, PASSAGES, folder)
@@ -41,7 +42,7 @@ def test_what_is_kept_is_used_again(kind: IndexKind, tmp_path: Path) -> None:
         assert found[0][0].id == "p2"
 
 
-@pytest.mark.parametrize("kind", INDEX_KINDS)
+@pytest.mark.parametrize("kind", get_args(IndexKind))
 def test_another_corpus_is_refused_with_what_changed(kind: IndexKind, tmp_path: Path) -> None:
     folder = tmp_path / "index"
     maker().kept(kind, PASSAGES, folder)
@@ -70,7 +71,7 @@ def test_another_encoder_is_refused_or_a_cache_made_anew(tmp_path: Path) -> None
     maker(32).kept("dense", PASSAGES, folder)
 
 
-@pytest.mark.parametrize("kind", INDEX_KINDS)
+@pytest.mark.parametrize("kind", get_args(IndexKind))
 def test_a_place_that_cannot_be_is_told_before_anything_is_built(
     kind: IndexKind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from suffice.errors import UsageError
 from suffice.evaluation.replay.frontier import best_mix, interpolate
 from suffice.stats import intervals as module
 from suffice.stats.intervals import (
@@ -27,7 +26,6 @@ from suffice.stats.simultaneous import (
     bands_from_sums,
     paired_p_values,
     paired_p_values_from_sums,
-    questions_to_tell,
     simultaneous_bands,
 )
 
@@ -265,14 +263,3 @@ def test_paired_p_values_are_those_of_scipy() -> None:
     np.testing.assert_allclose(paired_p_values(first - second), expected, rtol=1e-8)
     assert expected.min() < 1e-4
     assert expected.max() > 0.5
-
-
-def test_so_many_questions_find_a_difference_as_often_as_promised() -> None:
-    needed = int(questions_to_tell(0.05, 0.4, level=0.01, power=0.9))
-    drawn = np.random.default_rng(7).normal(0.05, 0.4, (needed, 1000))
-    found = float((paired_p_values(drawn) <= 0.01).mean())
-    assert abs(found - 0.9) < 0.04  # four standard errors
-    assert questions_to_tell(0.0, 0.4) == np.inf
-    assert questions_to_tell(-0.05, 0.4) == questions_to_tell(0.05, 0.4)
-    with pytest.raises(UsageError, match="level"):
-        questions_to_tell(0.1, 0.4, level=0.0)

@@ -14,7 +14,7 @@ from suffice.errors import DataError, UsageError
 from suffice.stats.auroc import ResampledAuroc, auroc, average_ranks
 from suffice.stats.intervals import resampled_counts
 from suffice.stats.quality import brier, expected_calibration_error, log_loss, squared_errors
-from suffice.stats.risk_coverage import ResampledAurc, aurc, optimal_aurc, risk_coverage
+from suffice.stats.risk_coverage import ResampledAurc, aurc, risk_coverage
 
 NAN = math.nan
 P, Y = [0.1, 0.4, 0.8, NAN, 0.9], [0.0, 1.0, 1.0, 1.0, NAN]
@@ -114,7 +114,7 @@ def test_curve_by_hand() -> None:
     assert found.confidence.tolist() == [0.9, 0.5, 0.5, 0.1]
     assert aurc(np.array([0.9, 0.5, 0.5, 0.1]), losses) == pytest.approx((0.25 + 1 / 3 + 0.5) / 4)
     # the best order: right, right, wrong, wrong
-    assert optimal_aurc(losses) == pytest.approx((0 + 0 + 1 / 3 + 2 / 4) / 4)
+    assert aurc(-losses, losses) == pytest.approx((0 + 0 + 1 / 3 + 2 / 4) / 4)
     assert aurc(np.zeros(4), losses) == 0.5
 
 
@@ -134,11 +134,11 @@ def test_resampled_areas_equal_those_of_the_drawn_answers() -> None:
     confidence = np.round(rng.random(50), 1)
     losses = (rng.random(50) > confidence).astype(float)
     resampled = ResampledAurc(confidence, losses)
-    assert resampled.plain[1] == pytest.approx(aurc(confidence, losses) - optimal_aurc(losses))
+    assert resampled.plain[1] == pytest.approx(aurc(confidence, losses) - aurc(-losses, losses))
     for block in resampled_counts(50, resamples=30):
         found = resampled(block)
         for number, counts in enumerate(block):
             taken = drawn(losses, counts)
             area = aurc(drawn(confidence, counts), taken)
             assert found[0, number] == pytest.approx(area, abs=1e-12)
-            assert found[1, number] == pytest.approx(area - optimal_aurc(taken), abs=1e-12)
+            assert found[1, number] == pytest.approx(area - aurc(-taken, taken), abs=1e-12)

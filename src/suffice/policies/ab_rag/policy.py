@@ -177,12 +177,10 @@ class ABRagPolicy(Combination):
 
     @cached_property
     def signals(self) -> tuple[str, ...]:
-        """Names of its signals."""
         return (*self.weights, *((_ABSTAINED,) if self.reads_abstention else ()))
 
     @cached_property
     def specs(self) -> tuple[SignalSpec, ...]:
-        """Definitions of its signals, with this policy's settings."""
         return tuple(
             abstained_signal(self.abstention)
             if name == _ABSTAINED and self.abstention is not None
@@ -288,7 +286,6 @@ class ABRagPolicy(Combination):
         return fires
 
     def document(self) -> dict[str, Any]:
-        """Return the contents of its file."""
         body: dict[str, Any] = {
             "preset": self.preset,
             "link": self.link,

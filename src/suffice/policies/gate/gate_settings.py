@@ -7,10 +7,13 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from suffice.errors import SufficeWarning, UsageError
 from suffice.stats.logistic import sigmoid
+from suffice.stats.units import Array
+
+_Number = TypeVar("_Number", float, Array)
 
 
 def remaining_share(done: int, total: int) -> float:
@@ -45,8 +48,8 @@ class RiskModel:
         if not math.isfinite(self.intercept):
             raise UsageError(f"the intercept must be a finite number, found {self.intercept!r}")
 
-    def risk(self, *, agreement: float, contradiction: float, remaining: float) -> float:
-        """Return R, at least 0; SC, CD and DR lie in [0, 1]."""
+    def risk(self, *, agreement: _Number, contradiction: _Number, remaining: float) -> _Number:
+        """Return R, at least 0, for numbers or arrays; SC, CD and DR lie in [0, 1]."""
         return (
             self.disagreement * (1.0 - agreement)
             + self.contradiction * contradiction
@@ -225,14 +228,12 @@ class GateSettings:
 
     @property
     def summary(self) -> str:
-        """The numbers in one line."""
         return (
             f"c = {self.risk.formula}; tau_low {self.tau_low:.4g}, tau_high {self.tau_high:.4g}, "
             f"kappa {self.kappa:.4g}, {self.order}"
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return strict JSON, its part of a policy file."""
         held = asdict(self)
         weights = held.pop("risk")
         return {"weights": weights, "intercept": weights.pop("intercept"), **held}

@@ -94,7 +94,6 @@ class GatePolicy:
 
     @property
     def preset(self) -> str | None:
-        """The preset of its settings."""
         return self.settings.preset
 
     @property
@@ -168,10 +167,9 @@ class GatePolicy:
         agreed, conflict = (table.signal(name).T for name in self.signals)
         confidence = np.empty(agreed.shape)
         for index in range(table.n_rounds):  # round by round, as signals are stored
-            risk = (
-                model.disagreement * (1.0 - agreed[index])
-                + model.contradiction * conflict[index]
-                + model.remaining * remaining_share(index + 1, budget)
+            remaining = remaining_share(index + 1, budget)
+            risk = model.risk(
+                agreement=agreed[index], contradiction=conflict[index], remaining=remaining
             )
             confidence[index] = sigmoids(model.intercept - risk)
         return confidence.T

@@ -123,14 +123,12 @@ class MiCPPolicy:
 
     @property
     def signals(self) -> tuple[str, ...]:
-        """Names of its signals."""
         if self.stop_on == "entropy":
             return (_ENTROPY,)
         return (_TOP, _ENTROPY) if self.penalty else (_TOP,)
 
     @cached_property
     def specs(self) -> tuple[SignalSpec, ...]:
-        """Definitions of its signals, over its clusters."""
         make = {_ENTROPY: entropy_signal, _TOP: top_cluster_signal}
         return tuple(make[name](self.clusters.by) for name in self.signals)
 
@@ -148,7 +146,6 @@ class MiCPPolicy:
 
     @property
     def facts(self) -> Facts:
-        """Its thresholds and its promise."""
         return Facts(
             summary=self._summary,
             fitted_on=self.fitted_on,
@@ -292,7 +289,6 @@ class MiCPPolicy:
         return recorded_sets(self, traces, table, stops)
 
     def document(self) -> dict[str, Any]:
-        """Return the contents of its file."""
         body: dict[str, Any] = {
             "preset": self.preset,
             "alpha": self.alpha,

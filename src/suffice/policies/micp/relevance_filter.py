@@ -198,6 +198,5 @@ def fit_filter(
 
 
 def retention(traces: TraceSet, chosen: RelevanceFilter) -> Retention:
-    """Replay a filter on the relevance that was recorded."""
     held = Relevances.read(traces, chosen.relevance)
     return held.kept(np.ones(held.n, bool), chosen.threshold)

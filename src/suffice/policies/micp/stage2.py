@@ -36,7 +36,6 @@ class Sampled:
 
     @property
     def n(self) -> int:
-        """Number of questions."""
         return len(self.score)
 
     @property
@@ -97,11 +96,6 @@ def calibrate(
         none = (Fraction(0),) * len(levels)
         thresholds, _ = _thresholds(data, alpha, none, preset, give_back=False)
     return thresholds
-
-
-def calibrate_without_stopping(data: Sampled, alpha: Fraction, preset: Preset) -> Stage2:
-    """Return the baseline: full budget for every question, all of ``alpha`` for the answer set."""
-    return calibrate(data, alpha, (Fraction(0),) * (data.rounds - 1), preset)
 
 
 def _thresholds(
@@ -168,7 +162,6 @@ class Evaluation:
 
     @property
     def mean_rounds(self) -> float:
-        """Mean stop round."""
         return float(self.stop.mean())
 
     @property

@@ -83,7 +83,6 @@ class Calibrated:
 
     @classmethod
     def of(cls, key: str) -> Calibrated:
-        """Read a key."""
         name, _, target = key.rpartition(", ")
         return cls(name, target) if target in TARGETS else cls(key)
 
@@ -204,7 +203,6 @@ _FOREIGN = re.compile(
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Expression:
-    """The rule's tree."""
     if len(text) > MAX_LENGTH:
         raise UsageError(f"a rule may have {MAX_LENGTH} characters, this one has {len(text)}")
     if (sign := _FOREIGN.search(text)) is not None:
@@ -493,7 +491,6 @@ class RuleColumns:
     question_ids: Sequence[str] = ()
 
     def value(self, operand: Operand) -> Value:
-        """Of any operand, NaN where undefined."""
         match operand:
             case Number(value):
                 return value

@@ -144,12 +144,10 @@ class Rule:
 
     @cached_property
     def signals(self) -> tuple[str, ...]:
-        """Names of its signals."""
         return rule_needs(self.rule).signals
 
     @cached_property
     def specs(self) -> tuple[SignalSpec, ...]:
-        """Definitions of its signals, with this policy's settings."""
         specs = (resolve(name, also=self.own_signals) for name in self.signals)
         if self.abstention is None:
             return tuple(specs)
@@ -160,12 +158,10 @@ class Rule:
 
     @property
     def needs(self) -> LoopNeeds:
-        """Inputs that its signals need from a loop."""
         return loop_needs(self.specs, returns=self.answer)
 
     @property
     def facts(self) -> Facts:
-        """The rule and its certified promise."""
         return Facts(
             name=f"{self.kind}-corrected" if self.preset == "corrected" else self.kind,
             summary=rounded(self.rule),
@@ -280,7 +276,6 @@ class RuleKind(PolicyKind):
     main_field = "rule"
 
     def read(self, document: Mapping[str, Any], file: Path) -> Rule:
-        """Return the rule with its fitted maps."""
         del file
         fields = Fields(document)
         fields.need("rule")

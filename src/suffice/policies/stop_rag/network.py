@@ -226,7 +226,6 @@ class QNetwork:
         return tensors | {"centre": self.centre, "spread": self.spread}
 
     def load_tensors(self, tensors: Mapping[str, Any]) -> None:
-        """Load the tensors of :meth:`tensors`."""
         own = self.tensors()
         wrong = sorted(
             name
@@ -280,7 +279,6 @@ class TextScorer:
         return self.score_texts(texts_of_view(view), len(view.rounds))
 
     def score_texts(self, states: StateTexts, number: int) -> tuple[float, float]:
-        """Return the values of state ``number``, 1-based."""
         documents = states.seen(number)
         separate = self.network.shape.mode == "separate"
         texts = [(text,) for text in documents] if separate else [documents]
@@ -332,7 +330,6 @@ class TextModel:
 
     @classmethod
     def of(cls, network: QNetwork) -> TextModel:
-        """Return the model of a trained network."""
         tensors = {name: tensor.cpu().contiguous() for name, tensor in network.tensors().items()}
         return cls(
             encoder=network.encoder.name,
@@ -343,7 +340,6 @@ class TextModel:
 
     @property
     def summary(self) -> str:
-        """Its input in words."""
         return f"the encoder {self.encoder} over question and documents"
 
     def values(self, columns: Mapping[str, Array]) -> tuple[Array, Array]:
@@ -351,7 +347,6 @@ class TextModel:
         return columns[Q_STOP.name], columns[Q_CONT.name]
 
     def to_json(self) -> dict[str, Any]:
-        """Return its part of a policy file."""
         return {
             "features": "text",
             "encoder": self.encoder,
@@ -362,7 +357,6 @@ class TextModel:
 
     @classmethod
     def read(cls, part: Fields, data: bytes) -> TextModel:
-        """Return the model of :meth:`to_json` with its weights."""
         shape = part.of("shape", dict) or {}
         names = {size.name for size in fields(NetworkShape)}
         if set(shape) != names:
@@ -376,7 +370,6 @@ class TextModel:
         )
 
     def weights(self) -> bytes:
-        """Return the weights as a safetensors file."""
         return self.data
 
     def network(self) -> QNetwork:

@@ -49,7 +49,6 @@ class StopRAGPolicy:
             raise UsageError(f"target must be one of {', '.join(TARGETS)}, found {self.target!r}")
 
     def from_round(self, first: int) -> StopRAGPolicy:
-        """See :class:`suffice.contracts.DelayedPolicy`."""
         return replace(self, first=min(max(first, self.first), self.rounds))
 
     @property
@@ -59,17 +58,14 @@ class StopRAGPolicy:
 
     @property
     def signals(self) -> tuple[str, ...]:
-        """Names of its signals."""
         return tuple(spec.name for spec in self.model.specs)
 
     @property
     def needs(self) -> LoopNeeds:
-        """Inputs that its signals need from a loop."""
         return loop_needs(self.specs)
 
     @property
     def facts(self) -> Facts:
-        """Its threshold, and notes of its training."""
         return Facts(
             summary=f"stop when q_stop - q_cont > {self.threshold:.6g}, learned towards {self.target} "
             f"by {self.model.summary}"

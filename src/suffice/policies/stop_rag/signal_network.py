@@ -71,16 +71,13 @@ class SignalNetwork:
 
     @property
     def specs(self) -> tuple[SignalSpec, ...]:
-        """Definitions of the signals of its training."""
         return tuple(resolve(name, also=self.names) for name in self.names)
 
     @property
     def summary(self) -> str:
-        """Its input in words."""
         return f"a small network over {counted(len(self.names), 'signal')}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return its part of a policy file."""
         return {
             "features": "signals",
             "signals": list(self.names),
@@ -97,7 +94,6 @@ class SignalNetwork:
 
     @classmethod
     def read(cls, part: Fields, data: bytes) -> SignalNetwork:
-        """Return the network of :meth:`to_json` with its weights."""
         if not (names := part.strings("signals")):
             raise DataError("is missing", column=part.column("signals"))
         tensors = read_tensors("numpy", data)

@@ -60,9 +60,8 @@ def read_rewards(questions: TraceSet | Measures, reward: str) -> Rewards:
             f"samples; {_RECORD}"
         )
     labelled = measures.labelled
-    counts, values = measures.derived(
-        sample_counts, _MeanScores(*REWARDS[reward])
-    )  # NaN where not recorded
+    # NaN where not recorded
+    counts, values = measures.derived(sample_counts, _MeanScores(*REWARDS[reward]))
     unsampled = counts == 0
     notes = _notes(traces, labelled, unsampled)
     usable = labelled & ~unsampled.any(axis=1)

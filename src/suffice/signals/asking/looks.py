@@ -58,12 +58,7 @@ class Looking:
         read_before(self.model, conversation)
         bare = replace(view.current, signals={}, usage=Usage())
         return with_looks(
-            bare,
-            conversation,
-            self.model,
-            self.names,
-            question=view.question,
-            samples=self.samples,
+            bare, conversation, self.model, self.names, question=view.question, samples=self.samples
         )
 
 

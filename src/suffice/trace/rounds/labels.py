@@ -52,22 +52,11 @@ def _answers(given: Any, column: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label(Checked):
-    """A label that arrives after the recording; fields left out stay as they are.
+    """A label of the question ``question_id`` that arrives after the recording.
 
-    Parameters
-    ----------
-    question_id
-        The question's id.
-    gold_answers
-        Accepted answers.
-    question_type, group
-        Its type, and its conversation, document or user.
-    score
-        The score, in [0, 1], of the answer in ``round``.
-    round
-        The scored round; ``None``: the last recorded one.
-    place
-        Its source, for messages.
+    Fields left out stay as they are. ``gold_answers`` are the accepted answers. ``question_type`` is the
+    question's type, ``group`` its conversation, document or user. ``score``, in [0, 1], is that of the answer
+    in ``round``; ``None``: the last recorded one. ``place`` is the label's source, for messages.
     """
 
     _checks: ClassVar[Mapping[str, Check]] = {
@@ -201,7 +190,6 @@ class Labels:
         return [cell if cell in self.entries else None for cell in cells]
 
     def onto(self, table: pa.Table) -> pa.Table:
-        """Return the rows with these labels in their columns."""
         for name in self.columns():
             kind = SCHEMA.field(name).type
             taken = self._taken(table, name)

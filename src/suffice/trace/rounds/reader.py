@@ -60,10 +60,6 @@ class TraceInspection:
     parts: tuple[StoredFile, ...] = ()
     labels: Labels = field(default_factory=Labels)
 
-    @property
-    def name(self) -> str:
-        return self.traces.origin.source
-
     def valid(self, *, skip_invalid: bool) -> TraceSet:
         """Return the valid questions; raise on problems, unless invalid questions are skipped."""
         if self.errors and not skip_invalid:

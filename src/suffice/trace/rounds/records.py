@@ -248,14 +248,8 @@ class Round(Checked):
 class Draft(Checked):
     """An answer for a round, with its own usage.
 
-    Parameters
-    ----------
-    answer
-        The answer; empty: the model gave none.
-    response, tokens, answer_starts, samples, sample_clusters, verbalized_confidence, parse_failure
-        As in :class:`Round`.
-    usage
-        Calls, tokens and seconds of the answer, its samples included, under their plain names.
+    ``answer`` is empty if the model gave none. ``usage`` holds calls, tokens and seconds of the answer, its
+    samples included, under their plain names. The other fields are those of :class:`Round`.
     """
 
     answer: str
@@ -393,26 +387,14 @@ PROPENSITY = Range(
 class QuestionRecord(Checked):
     """A question with its rounds, to the full budget or to its stop.
 
-    Parameters
-    ----------
-    question, gold
-        The question, and its gold: a :class:`Gold`, its answers alone, or ``None``.
-    rounds
-        ``rounds[t - 1]`` is round t.
-    closed_book
-        Round 0.
-    scores
-        The user's own scores in [0, 1] of the answers, by number of the round. They are apart from the
-        rounds, so that no policy sees them.
-    propensity
-        Probability, from 0.000001, that the question runs to the full budget in spite of the policy;
-        ``None``: 1.
-    stopped_by
-        Cause of the end after its last round: the ``policy``, the user's ``budget``, the loop's own ``end``,
-        an ``error``, the label (``gold``: it ended because it was right) or the ``user``; ``None``: the full
-        budget.
-    policy_hash
-        Hash of the live policy.
+    ``gold`` is a :class:`Gold`, its answers alone, or ``None``. ``rounds[t - 1]`` is round t, ``closed_book``
+    is round 0. ``scores`` are the user's own, in [0, 1], by number of the round. They are apart from the
+    rounds, so that no policy sees them. ``propensity`` is the probability, from 0.000001, that the question
+    runs to the full budget in spite of the policy; ``None``: 1. ``policy_hash`` is that of the live policy.
+
+    ``stopped_by`` is the cause of the end after its last round: the ``policy``, the user's ``budget``, the
+    loop's own ``end``, an ``error`` or the ``user``. ``gold``: it ended because it was right; ``None``: the
+    full budget.
     """
 
     _checks: ClassVar[Mapping[str, Check]] = {

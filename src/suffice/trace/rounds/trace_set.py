@@ -42,17 +42,10 @@ class TraceSetOrigin:
 class TraceSet:
     """Recorded questions sorted by id, their rounds in order.
 
-    Parameters
-    ----------
-    table
-        Rows of rounds 1.. sorted by question and round, in the schema's types; for a large record a
-        :class:`suffice.trace.lazy.LazyTable`, which reads columns on first use.
-    closed_book
-        Rows of round 0, sorted by question; may be empty.
-    origin
-        Source of the rows.
-    known_starts
-        The row of each question's round 1, and the number of rows, if known already.
+    ``table`` has the rows of rounds 1.., sorted by question and round, in the schema's types. For a large
+    record it is a :class:`suffice.trace.lazy.LazyTable`, which reads columns on first use. ``closed_book``
+    has the rows of round 0, sorted by question; it may be empty. ``origin`` is the source of the rows.
+    ``known_starts`` are :attr:`starts`, if known already.
     """
 
     table: pa.Table  # or a LazyTable, which is used alike

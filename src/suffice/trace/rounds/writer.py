@@ -41,7 +41,6 @@ _OF_SHARDS = frozenset({"shard", "shards"})
 def write_traces(
     records: Iterable[QuestionRecord], path: str | Path, *, run: Mapping[str, Any] | None = None
 ) -> None:
-    """Write a trace set, as :func:`suffice.write` does."""
     rows = records_to_table(records, run)
     _check_rows(rows)
     root = Path(path)
@@ -96,7 +95,6 @@ def question_writer(
     kind: RowSet[Any] = QUESTION_ROWS,
     shard: Shard | None = None,
 ) -> RecordWriter[Any]:
-    """Return a writer of finished questions; see :class:`suffice.trace.recording.RecordWriter`."""
     own = {} if shard is None else {"shard": shard.number, "shards": shard.of}
     return RecordWriter(
         kind,

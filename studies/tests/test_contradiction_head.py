@@ -8,12 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.hashing_encoder import HashingEncoder
-from tests.properties import examples
-
-from suffice.errors import DataError, UsageError
-from suffice.retrieval import contradiction
-from suffice.retrieval.contradiction import (
+from studies.hidden_constraints import contradiction_head
+from studies.hidden_constraints.contradiction_head import (
     FEATURES,
     ContradictionHead,
     HeadWeights,
@@ -22,6 +18,10 @@ from suffice.retrieval.contradiction import (
     pair_features,
     stems,
 )
+from tests.hashing_encoder import HashingEncoder
+from tests.properties import examples
+
+from suffice.errors import DataError, UsageError
 
 ENCODER = HashingEncoder(16)
 WEIGHTS = HeadWeights(
@@ -79,7 +79,7 @@ def test_files_of_other_versions(
 ) -> None:
     path = tmp_path / "head.npz"
     with monkeypatch.context() as patch:
-        patch.setattr(contradiction, field, value)
+        patch.setattr(contradiction_head, field, value)
         WEIGHTS.write(path)
     with pytest.raises(DataError, match="features"):
         HeadWeights.read(path)
@@ -87,7 +87,7 @@ def test_files_of_other_versions(
 
 # --- the packaged one ----------------------------------------------------------------------------
 def test_the_packaged_file_is_small_and_says_what_it_needs() -> None:
-    path = Path(contradiction.__file__).with_name("contradiction_head.npz")
+    path = Path(contradiction_head.__file__).with_name("contradiction_head.npz")
     assert path.stat().st_size < 300_000
     weights = HeadWeights.read(path)
     assert weights.encoder.startswith("onnx:all-MiniLM-L6-v2-int8:")

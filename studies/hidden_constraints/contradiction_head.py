@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import resources
 from pathlib import Path
 from typing import Self
 
@@ -288,11 +287,11 @@ class HeadWeights:
 class ContradictionHead:
     """Detect contradictions of plan steps; a :class:`suffice.contracts.ContradictionDetector`.
 
-    It is a logistic regression on :data:`suffice.retrieval.contradiction.FEATURES`. The order of the two
+    It is a logistic regression on :data:`FEATURES`. The order of the two
     steps makes no difference, nor do other pairs of the call. Vectors of the last 4,096 texts are cached.
     Safe to call from several threads.
 
-    It was trained on templates of cloud-configuration steps in English; ``docs/results/contradiction.md``
+    It was trained on templates of cloud-configuration steps in English; ``studies/results/contradiction.md``
     reports its quality on held-out templates, and its failures.
 
     Use :meth:`load`.
@@ -309,7 +308,8 @@ class ContradictionHead:
 
     @classmethod
     def load(cls, path: str | Path | None = None, encoder: Encoder | None = None) -> Self:
-        place = Path(str(resources.files("suffice.retrieval") / _FILE)) if path is None else path
+        """Read a head."""
+        place = Path(__file__).with_name(_FILE) if path is None else path
         return cls(HeadWeights.read(Path(place)), encoder or OnnxEncoder.load())
 
     def contradictions(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
