@@ -103,7 +103,7 @@ def test_every_policy_is_listed_with_where_it_can_be_named(
 ) -> None:
     assert main(["policies", "--json"]) == 0
     listed = {row["policy"]: row for row in json.loads(capsys.readouterr().out)["policies"]}
-    references = {"fixed-K", "oracle-em", "oracle-f1", "closed-book", "certified"}
+    references = {"fixed-K", "oracle-em", "oracle-f1", "oracle-score", "closed-book", "certified"}
     assert set(listed) == references | set(fit.NAMES) > set(method_names())
     assert listed["tasr"]["presets"] == "published, corrected"
     assert listed["tasr"]["fitted_on"] == "tune"
