@@ -64,6 +64,7 @@ def server() -> Iterator[AgentServer]:
 
 
 def search(query: str) -> list[dict[str, str]]:
+    """Search the notes."""
     return found(query)
 
 

@@ -26,6 +26,7 @@ from suffice.trace.rounds.records import Token, TopToken
 
 
 def search(query: str) -> list[dict[str, str]]:
+    """Search the notes."""
     return found(query)
 
 
@@ -62,6 +63,7 @@ class TestGoogleADK(Watching):
         self, server: AgentServer, watch: Any, *, search: Search = found, probe: bool = False
     ) -> Any:
         def tool(query: str) -> list[dict[str, str]]:
+            """Search the notes."""
             return search(query)
 
         tool.__name__ = "search"

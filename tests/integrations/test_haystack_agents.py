@@ -36,6 +36,7 @@ def documents(passages: list[dict[str, str]]) -> list[Any]:
 
 @tools.tool  # type: ignore[untyped-decorator]
 def search(query: str) -> list[Any]:
+    """Search the notes."""
     return documents(found(query))
 
 
@@ -48,6 +49,7 @@ def shown(documents: list[Any]) -> str:
     outputs_to_string={"source": "documents", "handler": shown},
 )
 def stored(query: str) -> dict[str, Any]:
+    """Search the notes."""
     return {"documents": documents(found(query))}
 
 
@@ -90,6 +92,7 @@ class TestHaystack(Watching):
         self, server: AgentServer, watch: Any, *, search: Search = found, probe: bool = False
     ) -> Any:
         def tool(query: str) -> list[Any]:
+            """Search the notes."""
             return documents(search(query))
 
         tool.__name__ = "search"

@@ -41,6 +41,7 @@ def server() -> Iterator[AgentServer]:
 
 def search_tool(notes: Search = found) -> Any:
     def search(query: str) -> Any:
+        """Search the notes."""
         passages = notes(query)
         return "\n".join(one["text"] for one in passages), [
             documents.Document(page_content=one["text"], id=one["id"]) for one in passages
@@ -127,6 +128,7 @@ def test_only_the_tools_named_make_rounds_and_a_failed_call_brings_nothing(
     assert watch.counts.rounds == 0
 
     def broken(query: str) -> str:
+        """Search."""
         raise core.ToolException("no such shelf")
 
     tool = core.tool("search")(broken)
@@ -141,6 +143,7 @@ def test_a_run_that_fails_is_kept_as_failed(server: AgentServer, tmp_path: Path)
     """By its tool, or by LangGraph's limit of steps; a call of the model tried again is one round."""
 
     def broken(query: str) -> str:
+        """Search."""
         raise OSError("lost")
 
     errors = pytest.importorskip("langgraph.errors")

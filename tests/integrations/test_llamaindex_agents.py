@@ -41,6 +41,7 @@ def nodes(passages: list[dict[str, str]]) -> list[Any]:
 
 
 def search(query: str) -> list[Any]:
+    """Search the notes."""
     return nodes(found(query))
 
 
@@ -86,6 +87,7 @@ class TestLlamaIndex(Watching):
         self, server: AgentServer, watch: Any, *, search: Search = found, probe: bool = False
     ) -> Any:
         def tool(query: str) -> list[Any]:
+            """Search the notes."""
             return nodes(search(query))
 
         tool.__name__ = "search"

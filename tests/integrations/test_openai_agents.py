@@ -38,6 +38,7 @@ class Found:
 
 @function_tool  # type: ignore[untyped-decorator]
 def search(query: str) -> list[dict[str, str]]:
+    """Search the notes."""
     return found(query)
 
 
@@ -61,6 +62,7 @@ class TestOpenAIAgents(InLoop):
     ) -> Any:
         @function_tool(name_override="search")  # type: ignore[untyped-decorator]
         def tool(query: str) -> list[dict[str, str]]:
+            """Search the notes."""
             return search(query)
 
         return SufficeRunner(watch, probe=probe), agent(server, tools=[tool])

@@ -86,6 +86,7 @@ def test_an_agent_of_langchain(tmp_path: Path) -> None:
 
     @tool  # type: ignore[untyped-decorator]
     def search(query: str) -> str:
+        """Search."""
         return f"About {query}."
 
     def asking(number: int, query: str) -> Any:

@@ -38,6 +38,7 @@ class Found:
 
 
 def search(query: str) -> list[dict[str, str]]:
+    """Search the notes."""
     return found(query)
 
 
@@ -61,6 +62,7 @@ class TestPydanticAI(InLoop):
         self, server: AgentServer, watch: Any, *, search: Search = found, probe: Any = False
     ) -> Any:
         def tool(query: str) -> list[dict[str, str]]:
+            """Search the notes."""
             return search(query)
 
         tool.__name__ = "search"
