@@ -81,18 +81,21 @@ def read(*places: str | Path, skip_invalid: bool = False) -> TraceSet:
 
 
 def write(
-    records: Iterable[QuestionRecord], path: str | Path, *, run: Mapping[str, Any] | None = None
+    records: Iterable[QuestionRecord] | TraceSet,
+    path: str | Path,
+    *,
+    run: Mapping[str, Any] | None = None,
 ) -> None:
     """Write questions with their rounds as a record.
 
     Parameters
     ----------
     records
-        At least one question, each with at least one round.
+        At least one question, each with at least one round; or what :func:`read` returned, or a part of it.
     path
         A ``.parquet`` file, which is replaced, or a directory, which gets a new file.
     run
-        The loop's settings: model, prompt, retriever. The file keeps them.
+        The loop's settings: model, prompt, retriever. The file keeps them. ``None``: those of what was read.
 
     Raises
     ------

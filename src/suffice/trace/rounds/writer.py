@@ -39,9 +39,15 @@ _OF_SHARDS = frozenset({"shard", "shards"})
 
 
 def write_traces(
-    records: Iterable[QuestionRecord], path: str | Path, *, run: Mapping[str, Any] | None = None
+    records: Iterable[QuestionRecord] | TraceSet,
+    path: str | Path,
+    *,
+    run: Mapping[str, Any] | None = None,
 ) -> None:
-    rows = records_to_table(records, run)
+    if isinstance(records, TraceSet):
+        rows = _all_rows(records, run)
+    else:
+        rows = records_to_table(records, run)
     _check_rows(rows)
     root = Path(path)
     if root.suffix == ".parquet":
@@ -79,12 +85,16 @@ def _check_rows(rows: pa.Table) -> None:
 
 def write_trace_set(traces: TraceSet, path: str | Path) -> Path:
     """Write a trace set with all its columns; return the file."""
+    file = only_file(path)
+    write_table(_all_rows(traces), file)
+    return file
+
+
+def _all_rows(traces: TraceSet, run: Mapping[str, Any] | None = None) -> pa.Table:
     both = (traces.table, traces.closed_book)
     rows = pa.concat_tables(map(in_memory, both), promote_options="default")
-    metadata = QUESTION_ROWS.stamped(traces.origin.run).metadata
-    file = only_file(path)
-    write_table(rows.replace_schema_metadata(metadata), file)
-    return file
+    stamped = QUESTION_ROWS.stamped(traces.origin.run if run is None else run)
+    return rows.replace_schema_metadata(stamped.metadata)
 
 
 def question_writer(

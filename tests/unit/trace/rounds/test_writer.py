@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from tests.properties import examples
 from tests.question_records import question_records
 
+import suffice
 from suffice.errors import DataError, UsageError
 from suffice.testing.traces import make_record
 from suffice.trace.rounds.reader import read_traces
@@ -124,3 +125,15 @@ def test_a_set_keeps_all_its_columns(tmp_path: Path) -> None:
     assert copy.origin.run == {"m": 1}
     with pytest.raises(UsageError, match="holds trace files already"):
         write_trace_set(traces, tmp_path / "copy")
+
+
+def test_a_part_of_what_was_read_can_be_written(tmp_path: Path) -> None:
+    read = suffice.read("example")
+    part = read.only_questions(read.question_ids[:3])
+    for place in ("part.parquet", "folder"):
+        suffice.write(part, tmp_path / place)
+        again = suffice.read(tmp_path / place)
+        assert again.table.to_pylist() == part.table.to_pylist()
+        assert again.origin.run == read.origin.run
+    with pytest.raises(UsageError, match="3 of these questions"):
+        suffice.write(part, tmp_path / "folder")
