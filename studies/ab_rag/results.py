@@ -40,6 +40,12 @@ class RecordStudy:
         return by_name[self.document["static"]], by_name[METHOD]
 
 
+def share_interval(some: float, of: int) -> Interval:
+    """A share with its Wilson interval."""
+    low, high = wilson(some, of)
+    return Interval(estimate=some / of, low=low, high=high)
+
+
 # --- tables ---------------------------------------------------------------------------------------
 _POLICY = Column(name="policy")
 
@@ -194,14 +200,10 @@ def _signals(records: Sequence[RecordStudy]) -> Table:
 
 
 def _held_gold(records: Sequence[RecordStudy]) -> Table:
-    """How often the paper's Table XI is met; the share with its Wilson interval."""
-
     def rows(record: RecordStudy) -> Iterator[Sequence[Value]]:
         for long in record.document["long_answers"]:
-            holding, wrong, share = long["holding"], long["wrong"], None
-            if wrong:
-                low, high = wilson(holding, wrong)
-                share = Interval(estimate=holding / wrong, low=low, high=high)
+            holding, wrong = long["holding"], long["wrong"]
+            share = share_interval(holding, wrong) if wrong else None
             yield long["policy"], long["labelled"], wrong, holding, share
 
     columns = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
@@ -10,15 +9,15 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from studies.ab_rag.results import METHOD, RecordStudy, paper_tables
-from studies.command import Found, out_option, own_options, report
+from studies.ab_rag.results import METHOD, RecordStudy, paper_tables, share_interval
+from studies.command import Found, mean_intervals, out_option, own_options, report
 from suffice.cli.output import Form, waiting
 from suffice.cli.parser import Given, command
 from suffice.cli.shared_options import Reading, SeveralTraces
 from suffice.datasets.files import unique_ids
 from suffice.errors import UsageError
 from suffice.evaluation.diagnose.diagnosis import selective_prediction
-from suffice.evaluation.diagnose.reliability import wilson
+from suffice.evaluation.diagnose.signal_checks import Rows, separations
 from suffice.evaluation.replay.compare import Comparison, compare
 from suffice.evaluation.replay.named_policies import NamedPolicy
 from suffice.evaluation.replay.results import PolicyResult
@@ -31,15 +30,7 @@ from suffice.policies.defaults import FIT_SPLIT
 from suffice.scoring import F1Kind, normalize_answer
 from suffice.signals.known_signals import resolve
 from suffice.signals.signal_table import lack
-from suffice.stats.auroc import ResampledAuroc, auroc
-from suffice.stats.intervals import (
-    Interval,
-    from_draws,
-    percentile_interval,
-    resampled_counts,
-    resampled_means,
-    undefined,
-)
+from suffice.stats.intervals import Interval
 from suffice.trace.rounds.trace_set import TraceSet
 
 # --- the study ------------------------------------------------------------------------------------
@@ -88,17 +79,10 @@ class ABRagStudySettings:
             help="which fixed number of rounds is static retrieval; 2 are the paper's ten passages",
         ),
     ] = 2
-    examples: Annotated[
-        int,
-        Option(metavar="N", at_least=0, help="how many single questions are listed of a record"),
-    ] = 6
 
 
-def ab_rag_study(
-    traces: Sequence[TraceSet], settings: ABRagStudySettings | None = None
-) -> list[RecordStudy]:
+def ab_rag_study(traces: Sequence[TraceSet], settings: ABRagStudySettings) -> list[RecordStudy]:
     """Evaluate AB-RAG on each record."""
-    settings = ABRagStudySettings() if settings is None else settings
     names = unique_ids(PurePath(one.origin.source).stem for one in traces)
     return [_record(one, name, settings) for one, name in zip(traces, names, strict=True)]
 
@@ -166,10 +150,7 @@ def _compared(traces: TraceSet, wanted: ComparisonSettings) -> Comparison:
 
 
 def _swept(comparison: Comparison, taus: Sequence[float]) -> Sequence[PolicyResult]:
-    """The published policy at other thresholds.
-
-    One above the threshold that the record was stopped at cannot be replayed truly: ``beyond_record``.
-    """
+    """The published policy at other thresholds."""
     result = comparison.result
     published = result.policies[0].policy
     if not isinstance(published, ABRagPolicy):
@@ -216,16 +197,12 @@ def _exact_matches(
             f"{source} has no question with a gold answer, so no exact match can be told; add gold answers: "
             "suffice traces label"
         )
-    drawn = resampled_means(columns, resamples=result.resamples, seed=result.seed)
-    means = columns.mean(axis=0).tolist()
-    bands = []
-    for mean, draws in zip(means, drawn.T, strict=True):
-        if 0.0 < mean < 1.0:
-            bands.append(percentile_interval(mean, draws))
-        else:  # resamples of answers all right or all wrong do not vary
-            low, high = wilson(mean * len(columns), len(columns))
-            bands.append(Interval(estimate=mean, low=low, high=high))
-    return bands, percentile_interval(means[1] - means[0], drawn[:, 1] - drawn[:, 0])
+    columns = np.column_stack([columns, columns[:, 1] - columns[:, 0]])
+    *bands, gain = mean_intervals(columns, resamples=result.resamples, seed=result.seed)
+    for at, band in enumerate(bands):
+        if band.estimate in (0.0, 1.0):  # resamples of answers all right or all wrong do not vary
+            bands[at] = share_interval(band.estimate * len(columns), len(columns))
+    return bands, gain
 
 
 def _single_signals(comparison: Comparison) -> tuple[list[dict[str, Any]], list[str]]:
@@ -235,25 +212,20 @@ def _single_signals(comparison: Comparison) -> tuple[list[dict[str, Any]], list[
     table = comparison.measures.signals(signal for _, _, signal, _ in held)
     em = comparison.measures.score("em")[:, 0]
     labelled = np.isfinite(em)
-    count = int(labelled.sum())
-    drawn = resampled_counts(count, resamples=result.resamples, seed=result.seed) if count else ()
-    draws = list(drawn)
-    counts = np.concatenate(draws).T if draws else np.empty((0, 0))
-    worth = []
+    about, parts = [], []
     for part, form, signal, sign in held:
-        values = sign * table.signal(signal)[labelled, 0]
-        defined = int(np.isfinite(values).sum())
-        if not defined:
+        values = table.signal(signal)[labelled, 0]
+        some = np.flatnonzero(np.isfinite(values))
+        if not len(some):
             missing.add(signal)
             continue
-        some, right = np.flatnonzero(np.isfinite(values)), em[labelled] == 1.0
-        area = undefined("needs right and wrong answers with a value")
-        value = auroc(values[some], right[some])
-        if not math.isnan(value):
-            resampled = ResampledAuroc(values[some], right[some], some, len(values))
-            area = from_draws(value, resampled(counts))
-        about = {"part": part, "form": form, "signal": signal, "sign": sign}
-        worth.append({**about, "defined": defined, "auroc": area})
+        right = em[labelled][some] == 1.0
+        parts.append(Rows(values=values[some], right=right, questions=some, sign=sign))
+        said = {"part": part, "form": form, "signal": signal, "sign": sign}
+        about.append({**said, "defined": len(some)})
+    n = int(labelled.sum())
+    found = separations(parts, n, resamples=result.resamples, seed=result.seed)
+    worth = [{**said, "auroc": own["auroc"]} for said, (own, _) in zip(about, found, strict=True)]
     return worth, sorted(missing)
 
 

@@ -54,14 +54,10 @@ class ContradictionSettings:
 def logistic_weights(
     features: NDArray[np.float64], labels: NDArray[np.bool_], *, ridge: float
 ) -> NDArray[np.float64]:
-    """Penalised logistic regression, (n_features + 1,), the offset last.
-
-    It minimises the summed log-loss plus ``ridge / 2`` times the squared weights, the offset left free.
-    """
+    """Logistic regression, (n_features + 1,), the offset last; ``ridge / 2`` penalises squared weights."""
     design = np.vstack([features.T, np.ones(len(features))])
     penalty = np.append(np.full(features.shape[1], ridge), 0.0)
-    targets = labels.astype(np.float64)
-    return least_cross_entropy(design, targets, penalty)
+    return least_cross_entropy(design, labels.astype(np.float64), penalty)
 
 
 def train(
@@ -85,12 +81,7 @@ METRICS = ("accuracy", "precision", "recall", "f1")
 
 
 def measure(
-    detector: ContradictionDetector,
-    pairs: Sequence[Pair],
-    *,
-    threshold: float = 0.5,
-    resamples: int = 1000,
-    seed: int = 42,
+    detector: ContradictionDetector, pairs: Sequence[Pair], *, resamples: int = 1000
 ) -> dict[str, Any]:
     """Ask a detector about every pair; a contradiction is the positive.
 
@@ -102,12 +93,12 @@ def measure(
         [detector.contradictions([(pair.step, pair.candidate)]) for pair in pairs]
     )
     seconds = (time.perf_counter() - started) / len(pairs)
-    conflict, flagged = np.array([pair.conflict for pair in pairs]), values >= threshold
+    conflict, flagged = np.array([pair.conflict for pair in pairs]), values >= 0.5
     names, family = np.unique([pair.family for pair in pairs], return_inverse=True)
     kinds = np.array([pair.kind for pair in pairs])
     cells = (flagged & conflict, flagged & ~conflict, ~flagged & conflict, ~flagged & ~conflict)
     counts = np.array([np.bincount(family, weights=cell, minlength=len(names)) for cell in cells])
-    blocks = resampled_counts(len(names), resamples=resamples, seed=seed)
+    blocks = resampled_counts(len(names), resamples=resamples)
     drawn = np.concatenate(list(blocks)).T  # (n_families, n_draws)
     plain, resampled = _metrics(counts.sum(axis=1)), _metrics(counts @ drawn)
     metrics = {name: from_draws(float(plain[name]), resampled[name]) for name in METRICS}
