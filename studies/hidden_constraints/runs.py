@@ -10,11 +10,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
+from studies.command import check_names
 from studies.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings, PlanningTask
 from studies.tfidf import TfidfIndex
 from suffice._version import VERSION
 from suffice.contracts import ChatModel, ContradictionDetector, Encoder, Judge, Retriever
 from suffice.errors import SufficeWarning, UsageError
+from suffice.evaluation.settings import Resamples
 from suffice.loops.connecting import reranker_name
 from suffice.loops.planning.agent import (
     AGENTS,
@@ -38,6 +40,7 @@ from suffice.retrieval.ranking import check_k, corpus_fingerprint
 from suffice.retrieval.retrievers import IndexMaker, Retrieval, pooled_retriever
 from suffice.trace.rounds.records import Passage
 
+RECALL_AT = (1, 5, 10)
 EXPERIMENTS = ("main", "ablations", "sweep")
 REGIMES: Mapping[str, int] = {"tfidf": 6, "dense": 6, "dense-30": 30, "hybrid": 6, "oracle": 6}
 """How many documents agents ask a retriever for, by its name in ``--retrievers``.
@@ -108,9 +111,7 @@ class HiddenConstraintsSettings:
     failure_loss: Annotated[
         float, Option(metavar="L", help="of a plan that fails its constraint, in J")
     ] = DEFAULT_COSTS.failure
-    resamples: Annotated[
-        int, Option(name="bootstrap", metavar="N", at_least=1, help="resamples")
-    ] = 1000
+    resamples: Resamples = 1000
     as_published: Annotated[
         bool,
         Option(
@@ -122,18 +123,9 @@ class HiddenConstraintsSettings:
     folder: Path | None = field(default=None, metadata={"json": None})
 
     def __post_init__(self) -> None:
-        for name, known in (
-            ("agents", tuple(AGENTS)),
-            ("retrievers", tuple(REGIMES)),
-            ("experiments", EXPERIMENTS),
-        ):
-            chosen = getattr(self, name)
-            unknown = [one for one in chosen if one not in known]
-            if unknown or not chosen:
-                wrong = f"found {unknown[0]!r}" if unknown else "found none"
-                raise UsageError(f"--{name} must be of {', '.join(known)}; {wrong}")
-            if len(set(chosen)) < len(chosen):
-                raise UsageError(f"--{name} names one twice: {', '.join(chosen)}")
+        check_names("--agents", self.agents, tuple(AGENTS))
+        check_names("--retrievers", self.retrievers, tuple(REGIMES))
+        check_names("--experiments", self.experiments, EXPERIMENTS)
         if "main" not in self.experiments:
             raise UsageError(
                 "--experiments must hold main: ablations and sweep are compared with its gate"
@@ -210,8 +202,6 @@ class OracleRetriever:
         self._documents = tuple(
             replace(document, score=1 / rank) for rank, document in enumerate(documents, start=1)
         )
-        if not self._documents:
-            raise UsageError("an oracle gives the documents of a task, found none")
 
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:  # noqa: ARG002 - asked in vain
         """The first ``k`` of the task's documents."""
@@ -221,10 +211,7 @@ class OracleRetriever:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experimenters:
-    """The models an experiment needs; ``judge_name`` is what a recording calls the judge.
-
-    Without a detector the published markers find contradictions.
-    """
+    """The models an experiment needs; without a detector the published markers find contradictions."""
 
     model: ChatModel
     judge: Judge
@@ -347,11 +334,7 @@ def _at_depth(control: AgentControl, regime: str) -> AgentControl:
 def run_document(
     settings: HiddenConstraintsSettings, benchmark: Benchmark, who: Experimenters
 ) -> dict[str, Any]:
-    """What a recording states of itself; one that is gone on with must state the same.
-
-    Agents, gates, retrievers, seeds, subset and experiments are left out: any of them may be added later.
-    A gate of one's own goes by a name with a hash of its numbers, see :func:`gate_agent`.
-    """
+    """What a recording states of itself; one that is gone on with must state the same."""
     tasks = [[task.id, task.goal, task.context, *task.outline] for task in benchmark.tasks]
     return {
         "experiment": "hidden-constraints",

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.command import Found, report
+from studies.command import Found, mean_intervals, report
 from suffice.cli.output import Form, waiting
 from suffice.cli.parser import command
 from suffice.options import Option, read_grid
@@ -28,7 +28,6 @@ from suffice.policies.micp.stage2 import (
 )
 from suffice.results.table import Column, Table
 from suffice.stats.conformal import exact_level
-from suffice.stats.intervals import Interval, percentile_interval, resampled_means
 
 Array = NDArray[np.float64]
 Kind = Literal["continuous", "10 samples", "5 samples"]
@@ -70,9 +69,8 @@ class Population:
 def population(kind: Kind, rounds: int, *, seed: int, people: int) -> Population:
     """Questions of which some are answered at once, some later, some never, some confidently wrong.
 
-    A question keeps its difficulty and its favorite wrong answer through all rounds, so entropies
-    depend on each other, on the right answer being there and on its coming later. In 3 of 100 rounds
-    every sample is empty: undefined, though a right answer may have been sampled before.
+    A question keeps its difficulty and its favorite wrong answer, so that rounds depend on each other. In 3
+    of 100 rounds every sample is empty: undefined, though a right answer may have been sampled before.
     """
     rng = np.random.default_rng([seed, rounds, KINDS.index(kind)])
     samples = 5 if kind == "5 samples" else 10
@@ -135,14 +133,6 @@ class PopulationSettings:
     ] = 42
 
 
-def intervals(values: Array) -> tuple[Interval, ...]:
-    drawn = resampled_means(values)
-    return tuple(
-        percentile_interval(float(mean), draws)
-        for mean, draws in zip(values.mean(axis=0), drawn.T, strict=True)
-    )
-
-
 Values = dict[tuple[Kind, float, Preset, Way], Array]
 """By kind, alpha, preset and way: rounds saved, coverage and set size, (populations, 3)."""
 
@@ -172,7 +162,7 @@ def micp_populations(settings: PopulationSettings) -> Found:
     """Each preset's figures: means over populations with 95% intervals."""
     values = population_values(settings)
     names = [column.name for column in _FIGURES]
-    figures = {cell: intervals(own) for cell, own in values.items()}
+    figures = {cell: mean_intervals(own) for cell, own in values.items()}
     pairs = list(product(KINDS, settings.alphas))
     last = settings.seed + settings.populations - 1
     about = (

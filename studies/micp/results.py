@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Annotated, Any, Literal, get_args
 
-from studies.command import seeds_named
+from studies.command import check_names, seeds_named
 from suffice.errors import UsageError, counted
 from suffice.options import Option, read_grid, read_names
 from suffice.policies.method import Preset
@@ -66,9 +66,7 @@ class MiCPStudySettings:
             exact_level(alpha)
         if len(set(self.alphas)) != len(self.alphas) or not self.alphas:
             raise UsageError(f"alphas must be given, each once, found {self.alphas}")
-        unknown = [preset for preset in self.presets if preset not in PRESETS]
-        if unknown or not self.presets:
-            raise UsageError(f"presets must be of {', '.join(PRESETS)}, found {self.presets}")
+        check_names("--presets", self.presets, PRESETS)
         if len(self.shares) != 3 or min(self.shares) <= 0.0 or sum(self.shares) > 1.0 + 1e-9:
             raise UsageError(
                 "three shares to optimise, calibrate and test must be above 0 and sum to at most 1, found "
@@ -147,7 +145,6 @@ def _target(alpha: float) -> Cell:
 def _coverage(
     settings: MiCPStudySettings, cells: Mapping[Any, Mapping[str, Any]], preset: Preset
 ) -> Table:
-    """Coverage, rounds and set size against the target, budget divided for rounds."""
     rows = []
     for alpha in settings.alphas:
         ours, without = cells[alpha, preset, OURS], cells[alpha, preset, BASELINE]
@@ -179,7 +176,6 @@ def _coverage(
 
 
 def _filter(settings: MiCPStudySettings, retention: Sequence[Mapping[str, Any]]) -> Table:
-    """What the passage filter keeps; each preset's first column is what it promises."""
     heads = {"passages": "passages kept", "all": "all kept", "shown": "shown"}
     shares = {"published": ("passages", "all", "shown"), "corrected": ("all", "passages", "shown")}
     asked = [(preset, name) for preset in settings.presets for name in shares[preset]]

@@ -39,8 +39,7 @@ class LabelledRecord:
     """A trace set's labelled questions.
 
     ``steps`` of each round (n_entries, 3) say how many answers a set holds for any threshold: a question, the
-    confidence from which an entry counts, and how many answers it then adds, 1, or less where it joins
-    answers that were apart. Ties in ``sampled`` are drawn by some seed: take :meth:`drawn_by`.
+    confidence from which an entry counts, and how many answers it adds (less than 1: it joins some).
     """
 
     traces: TraceSet
@@ -141,9 +140,8 @@ class Division(NamedTuple):
         return tuple(int(part.sum()) for part in self)
 
 
-def micp_study(traces: Sequence[TraceSet], settings: MiCPStudySettings | None = None) -> Found:
+def micp_study(traces: Sequence[TraceSet], wanted: MiCPStudySettings) -> Found:
     """Evaluate MiCP on every trace set."""
-    wanted = MiCPStudySettings() if settings is None else settings
     records = [_study(trace_set, wanted) for trace_set in traces]
     fit = wanted.fit
     names = ("grid", "steps", "weight", "stop_on", "penalty", "match_f1")
@@ -206,11 +204,9 @@ def _study(traces: TraceSet, settings: MiCPStudySettings) -> dict[str, Any]:
                 grid=fit.grid,
             )
             thresholds: dict[Way, Stage2] = {
-                BASELINE: calibrate_without_stopping(held, level, preset)
+                BASELINE: calibrate_without_stopping(held, level, preset),
+                **{way: calibrate(held, level, one.levels, preset) for way, one in best.items()},
             }
-            for objective, chosen in best.items():
-                found = calibrate(held, level, chosen.levels, preset)
-                thresholds[objective] = found
             for way, threshold in thresholds.items():
                 scores = {"seed": seed, **_score(record, division, sampled, threshold, fit.weight)}
                 scored.setdefault((alpha, preset, way), []).append(scores)

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from studies.stop_rag.results import LEARNED, SIGNALS, StopRAGStudySettings, Variant
+from studies.stop_rag.results import SIGNALS, StopRAGStudySettings, Variant
 from suffice.errors import DataError
 from suffice.measures.measures import Measures
 from suffice.policies.method import FitRun
@@ -52,10 +52,7 @@ def fitting_questions(traces: TraceSet, settings: StopRAGStudySettings) -> Mappi
 def fit_variants(
     traces: TraceSet, settings: StopRAGStudySettings, watch: Watch = lambda _: None
 ) -> list[FittedPolicy]:
-    """Every variant in every seed, in this order.
-
-    A policy that the folder holds is taken if it was fitted on the same questions in the same way.
-    """
+    """Every variant in every seed; one that the folder holds is taken if it was fitted in the same way."""
     questions = fitting_questions(traces, settings).values()
     fitted = []
     for variant in settings.variants:
@@ -75,8 +72,9 @@ def _fitted(
     watch: Watch,
 ) -> FittedPolicy:
     base = settings.signals if variant == SIGNALS else settings.text
+    target = "q-lambda" if variant == "signals" else variant
     reward = "f1" if settings.f1_kind == "squad" else f"f1-{settings.f1_kind}"
-    how = replace(base, target=LEARNED[variant], reward=reward, seed=seed)
+    how = replace(base, target=target, reward=reward, seed=seed)
     schedule = asdict(how.schedule(settings.preset, traces.origin.run.get("dataset")))
     schedule.pop("device", None)
     depends_on = {

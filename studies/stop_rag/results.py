@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.command import Band, seeds_named
+from studies.command import Band, check_names, mean_intervals, seeds_named
 from suffice.errors import UsageError
+from suffice.evaluation.settings import Resamples
 from suffice.options import Option, read_names
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.method import Preset
 from suffice.policies.stop_rag.fit import VALIDATION_SPLIT
-from suffice.policies.stop_rag.stop_rag_settings import StopRAGSettings, Target
+from suffice.policies.stop_rag.stop_rag_settings import StopRAGSettings
 from suffice.results.table import Cell, Column, Table, Value
 from suffice.scoring import F1Kind
-from suffice.stats.intervals import Interval, percentile_interval, resampled_means
+from suffice.stats.intervals import Interval
 
 Variant = Literal["q-lambda", "mc", "q0", "binary", "signals"]
 VARIANTS: tuple[Variant, ...] = get_args(Variant)
@@ -28,9 +28,6 @@ DEFAULT: Variant = "q-lambda"
 SIGNALS: Variant = "signals"
 LLM_STOPS = "llm-stop"
 ORACLE = "oracle-f1"
-LEARNED: Mapping[Variant, Target] = MappingProxyType(
-    {"q-lambda": "q-lambda", "mc": "mc", "q0": "q0", "binary": "binary", "signals": "q-lambda"}
-)
 SCORES = {"em": "EM", "f1": "F1", "acc": "Acc"}
 RETRIEVAL = {"precision": "Prec", "recall": "Recall", "mean_rounds": "Steps"}
 _FIGURES = ("em", "f1", "acc", "mean_rounds", "llm_calls", "precision", "recall")
@@ -67,18 +64,11 @@ class StopRAGStudySettings:
     f1_kind: Annotated[
         F1Kind, Option(name="f1", help="which F1, of answers and of rewards; the paper's is squad")
     ] = "squad"
-    resamples: Annotated[
-        int, Option(name="bootstrap", metavar="N", at_least=1, help="resamples")
-    ] = 1000
+    resamples: Resamples = 1000
     folder: Path | None = None
 
     def __post_init__(self) -> None:
-        unknown = [variant for variant in self.variants if variant not in VARIANTS]
-        if unknown or not self.variants or len(set(self.variants)) < len(self.variants):
-            raise UsageError(
-                f"variants must be of {', '.join(VARIANTS)}, each once, found "
-                f"{', '.join(self.variants) or 'none'}"
-            )
+        check_names("--variants", self.variants, VARIANTS)
         if self.split in (self.fit_split, VALIDATION_SPLIT):
             raise UsageError(
                 f"split {self.split!r} is fitted on; name another one to score, as in --split {EVAL_SPLIT}"
@@ -157,17 +147,14 @@ class Contender:
 class RecordStudy:
     """Every contender on the same questions of a record, and what its document says beside them.
 
-    ``contrasts`` are differences of F1, alone and with all others of the study. ``full_budget`` and
-    ``best_fixed`` are the fixed budgets compared with, the second chosen where policies are fitted.
-    ``critical`` is how many bootstrap errors an interval at once has
-    on either side. ``unread`` counts actions (queries and verdicts) that could not be read, ``None`` where
-    the record does not count them; ``lacks`` is what it has not of the paper's.
+    ``contrasts`` are differences of F1, alone and with all others of the study, by ``critical`` bootstrap
+    errors. ``best_fixed`` was chosen where policies are fitted. ``unread`` counts actions (queries and
+    verdicts) that could not be read, if known; ``lacks`` is what the record has not of the paper's.
     """
 
     settings: StopRAGStudySettings
     document: Mapping[str, Any]
     contenders: Sequence[Contender]
-    contrasts: Sequence[Mapping[str, Any]]
     samples: int
 
     @property
@@ -182,13 +169,11 @@ class RecordStudy:
         contender = self.contender(self.document.get(method, method))
         if contender is None:
             return None
-        values = contender.of_questions(name)
-        known = values[np.isfinite(values)]
+        values, wanted = contender.of_questions(name), self.settings
+        known = values[np.isfinite(values), None]
         if not len(known):
             return None
-        wanted = self.settings
-        draws = resampled_means(known[:, None], resamples=wanted.resamples, seed=wanted.seed)
-        return percentile_interval(float(known.mean()), draws[:, 0])
+        return mean_intervals(known, resamples=wanted.resamples, seed=wanted.seed)[0]
 
 
 # --- tables of one record -------------------------------------------------------------------------
@@ -206,7 +191,7 @@ def record_tables(study: RecordStudy) -> Iterator[Table]:
         "In brackets after a mean: least and greatest over seeds. Differences: F1 of a question averaged "
         f"over seeds, 95% intervals of {wanted.resamples} paired resamples of the questions (seed "
         f"{wanted.seed}), which say nothing of luck in training; those that hold at once cover all of them "
-        f"({len(study.contrasts)}) together with 95%.",
+        f"({len(study.document['contrasts'])}) together with 95%.",
     )
 
 
@@ -248,7 +233,7 @@ def _contrasts(records: Sequence[RecordStudy], *, some: bool = False) -> Table:
         rivals = (told["full_budget"], told["best_fixed"], LLM_STOPS)
         rows += [
             [told["dataset"], told["pipeline"], *one.values()]
-            for one in record.contrasts
+            for one in told["contrasts"]
             if not some or (one["of"] in methods and one["against"] in rivals)
         ]
     return Table(
@@ -347,7 +332,6 @@ def _paper_table(
     methods: Mapping[str, str],
     figures: Mapping[str, str],
 ) -> Table:
-    """Rows are a pipeline's methods, columns the data sets' figures."""
     by_place = {(one.document["pipeline"], one.document["dataset"]): one for one in records}
     datasets = list(dict.fromkeys(dataset for _, dataset in by_place))
     rows: list[list[Value]] = []

@@ -83,10 +83,8 @@ class Questions:
         return self._stopped(stops, CostReads(answers=True))
 
     def policy(self, policy: StopPolicy, seed: int | None = None) -> tuple[RunScores, float]:
-        """A policy's figures, and the seconds it took to decide a recorded round.
-
-        A model that is loaded when it first decides has decided once before the clock starts.
-        """
+        """A policy's figures, and the seconds it took to decide a recorded round."""
+        # a model may be loaded when it first decides, which is not timed
         first = self.traces.take(np.arange(self.traces.n_questions) == 0)
         first_stops(policy, signal_table(first, policy.specs))
         started = time.perf_counter()
@@ -121,11 +119,7 @@ class Questions:
 
 
 def best_fixed(fitting: Sequence[TraceSet], f1_kind: F1Kind, rounds: int) -> int:
-    """The number of rounds, at most ``rounds``, after which F1 on these questions is highest.
-
-    Of equal ones the fewest; questions without gold answers do not count, and one recorded for fewer
-    rounds stays at its last.
-    """
+    """The fewest rounds, at most ``rounds``, with the highest F1 on the questions with gold answers."""
     scores: list[NDArray[np.float64]] = []
     for part in fitting:
         traces = part.take(labelled(part))
@@ -160,15 +154,11 @@ def contrasts(
 
 # --- one record -----------------------------------------------------------------------------------
 def record_study(
-    traces: TraceSet, settings: StopRAGStudySettings | None = None, watch: Watch = lambda _: None
+    traces: TraceSet, wanted: StopRAGStudySettings, watch: Watch = lambda _: None
 ) -> RecordStudy:
-    """Train every variant in every seed, and compare them on questions that none has seen.
-
-    Of a record without texts, the network over signals alone.
-    """
-    wanted = StopRAGStudySettings() if settings is None else settings
+    """Train every variant in every seed, and compare them on questions that none has seen."""
     if is_veiled(traces.origin.run) and SIGNALS in wanted.variants:
-        wanted = replace(wanted, variants=(SIGNALS,))
+        wanted = replace(wanted, variants=(SIGNALS,))  # the others read texts
     asked = traces.only_split(wanted.split)
     questions = Questions.read(asked, wanted.f1_kind)
     fitting = fitting_questions(traces, wanted)
@@ -218,9 +208,7 @@ def record_study(
         "band": "mean, least and greatest over seeds",
         "notes": list[str](),
     }
-    study = RecordStudy(
-        settings=wanted, document=document, contenders=contenders, contrasts=found, samples=samples
-    )
+    study = RecordStudy(settings=wanted, document=document, contenders=contenders, samples=samples)
     document["notes"] = list(_notes(study, known, fitted))
     return study
 
@@ -257,21 +245,19 @@ def _contenders(
 def _facts(fitted: FittedPolicy, state_seconds: float) -> dict[str, Any]:
     """How one network was trained (``loaded``: found so), and what deciding with it takes.
 
-    Of ``trajectories`` (questions) with ``decisions`` (states before the last) the ``informative`` states are
-    in the loss; ``validated`` questions chose checkpoint and threshold. ``seconds`` are those of its last
-    sitting, ``truncated`` is the share of states that lost text (``None``: it reads none), ``state_seconds``
-    what a recorded state took to value on this machine.
+    Of ``decisions`` (states before the last) the ``informative`` ones are in the loss. ``truncated`` is the
+    share of states that lost text (``None``: it reads none).
     """
     policy = fitted.policy
     training, cut = policy.fitted_on["training"], policy.fitted_on["truncation"]
+    names = ("decisions", "informative", "steps", "seconds")
     return {
         "seed": fitted.seed,
         "loaded": fitted.loaded,
         "threshold": policy.threshold,
         "trajectories": training["questions"],
-        **{name: training[name] for name in ("decisions", "informative")},
         "validated": policy.fitted_on["validation"]["questions"],
-        **{name: training[name] for name in ("steps", "seconds")},
+        **{name: training[name] for name in names},
         "truncated": None if cut is None else cut["states_cut"] / max(1, cut["states"]),
         "state_seconds": state_seconds,
     }
