@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +18,19 @@ from suffice.cli.parser import Charged, FieldOption, annotations_of, field_optio
 from suffice.cli.shared_options import out_path
 from suffice.costs.usage import CostModel
 from suffice.errors import UsageError
-from suffice.options import Option
+from suffice.options import Option, read_names
 from suffice.results.as_json import as_json
 from suffice.results.table import Table
 from suffice.results.tabular import Tabular
 from suffice.stats.intervals import Interval, percentile_interval, resampled_means
 from suffice.trace.durable import replace_file
+
+FirstSeed = Annotated[
+    int,
+    Option(
+        at_least=0, help="of the first repetition (each next one's is 1 more) and of resampling"
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -100,6 +107,11 @@ def own_options(
     kinds = (settings, Charged) if costs else (settings,)
     own = {field.name for kind in kinds for field in fields(kind)}
     return [one for one in field_options(settings, group=group) if one.field in (only or own)]
+
+
+def names_option(known: Iterable[str], more: str = " (default: all)") -> Option:
+    """Some of these names."""
+    return Option(metavar="A,B,...", parse=read_names, help=f"of {', '.join(known)}{more}")
 
 
 def out_option(help_text: str) -> Option:

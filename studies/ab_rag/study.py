@@ -33,7 +33,6 @@ from suffice.signals.signal_table import lack
 from suffice.stats.intervals import Interval
 from suffice.trace.rounds.trace_set import TraceSet
 
-# --- the study ------------------------------------------------------------------------------------
 SWEPT = tuple(round(0.05 * step, 2) for step in range(6, 17))
 FORMS = (
     *(("S1", name, name, 1.0) for name in CERTAINTIES),
@@ -105,7 +104,7 @@ def _record(traces: TraceSet, name: str, settings: ABRagStudySettings) -> Record
     result = comparison.result
     by_name = {policy.name: policy for policy in result.policies}
     static = f"fixed-{min(settings.static, result.max_rounds)}"
-    swept = _swept(comparison, settings.taus)
+    swept = _swept(comparison, settings)
     compared = (by_name[static], by_name[METHOD])
     bands, gain = _exact_matches(comparison, [*compared, *swept])
     worth, missing = _single_signals(comparison)
@@ -149,7 +148,7 @@ def _compared(traces: TraceSet, wanted: ComparisonSettings) -> Comparison:
     )
 
 
-def _swept(comparison: Comparison, taus: Sequence[float]) -> Sequence[PolicyResult]:
+def _swept(comparison: Comparison, settings: ABRagStudySettings) -> Sequence[PolicyResult]:
     """The published policy at other thresholds."""
     result = comparison.result
     published = result.policies[0].policy
@@ -162,20 +161,12 @@ def _swept(comparison: Comparison, taus: Sequence[float]) -> Sequence[PolicyResu
             preset="published",
             policy=replace(published, threshold=tau),
         )
-        for tau in taus
+        for tau in settings.taus
     ]
     if not candidates:
         return ()
-    settings = ComparisonSettings(
-        baseline=candidates[0].name,
-        split=result.split,
-        f1_kind=result.f1_kind,
-        resamples=result.resamples,
-        seed=result.seed,
-        cost=result.cost.name,
-        cost_model=result.cost_model,
-    )
-    return replay(comparison.measures, candidates, settings).policies
+    wanted = replace(settings.comparison, baseline=candidates[0].name, split=result.split)
+    return replay(comparison.measures, candidates, wanted).policies
 
 
 def _exact_matches(
@@ -229,7 +220,6 @@ def _single_signals(comparison: Comparison) -> tuple[list[dict[str, Any]], list[
     return worth, sorted(missing)
 
 
-# --- answers that hold gold -----------------------------------------------------------------------
 def held_gold(answer: str, gold_answers: Sequence[str]) -> str | None:
     """The first gold answer that stands in the answer as whole words, both normalised.
 
@@ -261,7 +251,6 @@ def long_answers(comparison: Comparison, policy: PolicyResult) -> dict[str, Any]
     return {"policy": policy.name, "labelled": labelled, "wrong": wrong, "holding": holding}
 
 
-# --- the command ----------------------------------------------------------------------------------
 @command(*own_options(ABRagStudySettings), *own_options(ABRagComparison))
 def run(
     traces: SeveralTraces,

@@ -85,12 +85,11 @@ def differences(first: str, second: str) -> tuple[str, str]:
     ('enable', 'disable all')
     """
     words = _words(first), _words(second)
-    counts = Counter(words[0]), Counter(words[1])
-    return _left(words[0], counts[0] - counts[1]), _left(words[1], counts[1] - counts[0])
+    return _left(*words), _left(*words[::-1])
 
 
-def _left(words: Sequence[str], missing: Counter[str]) -> str:
-    kept = []
+def _left(words: Sequence[str], others: Sequence[str]) -> str:
+    kept, missing = [], Counter(words) - Counter(others)
     for word in words:
         if missing[word] > 0:
             missing[word] -= 1
@@ -101,8 +100,7 @@ def _left(words: Sequence[str], missing: Counter[str]) -> str:
 def lexical_features(first: str, second: str) -> NDArray[np.float64]:
     """Return features of the words alone, (12,), the same in either order.
 
-    Negations count modulo 2, shares refer to content stems, differences are log(1 + words). A word of order
-    such as "later" in one text alone reverses the order of the shared stems.
+    Shares refer to content stems. A word such as "later" in one text alone reverses the stems' order.
     """
     words = _words(first), _words(second)
     negated = _negated(words[0]), _negated(words[1])
@@ -167,9 +165,8 @@ def pair_features(
 ) -> NDArray[np.float64]:
     """Return the head's features of two statements, (len(FEATURES),), the same in either order.
 
-    A text's pole is tanh of its vector's product with a learned direction: toward 1 it speaks of doing,
-    giving or growing, toward -1 of undoing, taking or shrinking. Opposite poles have a product below 0;
-    ``_turned`` products change sign if a negation reverses exactly one of the texts.
+    A text's pole, in [-1, 1], is high where it speaks of doing or giving, low of undoing or taking.
+    ``_turned`` products of poles change sign if a negation reverses exactly one of the texts.
     """
     lexical = lexical_features(first, second)
     parts = [
@@ -208,7 +205,6 @@ def _word_pole(text: str, vector_of: VectorOf, pole: NDArray[np.float64]) -> flo
     return float(np.tanh(sum(_pole(vector_of(word), pole) for word in words)))
 
 
-# --- the head -------------------------------------------------------------------------------------
 _FILE = "contradiction_head.npz"
 _KEPT_TEXTS = 4096  # vectors of words and steps come again and again; 6 MB with MiniLM
 _RETRAIN = "python -m studies.training contradiction --out FILE"

@@ -44,10 +44,7 @@ class NliContradiction(NliCrossEncoder):
     _turn = threading.Lock()
 
     def contradictions(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        """The higher probability of the two orders of every pair, (len(pairs),), in [0, 1].
-
-        Such networks read a premise and a conclusion, and plan steps are neither.
-        """
+        """The higher probability of the two orders of every pair, (len(pairs),), in [0, 1]."""
         turned = [(second, first) for first, second in pairs]
         with self._turn:
             probabilities = self.entailed([*pairs, *turned])

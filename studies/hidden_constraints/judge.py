@@ -123,7 +123,6 @@ def _confidence(reply: Mapping[str, Any]) -> float | None:
     return value / 100
 
 
-# --- agreement -------------------------------------------------------------------------------
 def agreement(
     judged: Sequence[bool], checked: Sequence[bool], unreadable: int = 0
 ) -> dict[str, Any]:
@@ -134,17 +133,17 @@ def agreement(
     """
     pairs = list(zip(judged, checked, strict=True))
     n, both, neither = len(pairs), pairs.count((True, True)), pairs.count((False, False))
-    ok = {"judge": sum(judged), "checker": sum(checked)}
-    constant = any(count in (0, n) for count in ok.values())
+    judge, checker = sum(judged), sum(checked)
+    constant = judge in (0, n) or checker in (0, n)
     kappa = None
     if not constant:
         # (p - e) / (1 - e) times n squared, so that whole numbers cancel exactly
-        chance = ok["judge"] * ok["checker"] + (n - ok["judge"]) * (n - ok["checker"])
+        chance = judge * checker + (n - judge) * (n - checker)
         kappa = (n * (both + neither) - chance) / (n * n - chance)
     return {
         "both": both,
-        "judge_only": ok["judge"] - both,
-        "checker_only": ok["checker"] - both,
+        "judge_only": judge - both,
+        "checker_only": checker - both,
         "neither": neither,
         "unreadable": unreadable,
         "share": (both + neither) / n if n else None,

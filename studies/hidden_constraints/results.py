@@ -222,23 +222,19 @@ def _estimate(name: str, head: str | None = None) -> tuple[Column, Of]:
 
 
 def _oracle(results: Sequence[Row], asked: Sequence[str]) -> Table:
-    """Semantic success of every agent with every retriever, the oracle last."""
     normal = [retriever for retriever in asked if retriever != ORACLE]
-    means = {(row["agent"], row["retriever"]): row["semantic"] for row in results}
-    agents = dict.fromkeys(row["agent"] for row in results if row["retriever"] is not None)
-    both = normal and ORACLE in asked
-    return Table(
-        name="Real retrievers and the oracle",
-        title="Semantic success in percent with every retriever and with the oracle, which returns the "
+    by_agent: dict[str, Row] = {}
+    for row in results if normal and ORACLE in asked else ():
+        if row["retriever"] is not None:
+            own = by_agent.setdefault(row["agent"], {"agent": row["agent"]})
+            own[row["retriever"]] = row["semantic"]
+    return _table(
+        "Real retrievers and the oracle",
+        "Semantic success in percent with every retriever and with the oracle, which returns the "
         "task's documents whenever an agent retrieves.",
-        columns=(
-            Column(name="agent", most=24),
-            *(Column(name=retriever, kind="percent") for retriever in (*normal, ORACLE)),
-        ),
-        rows=[
-            [agent, *(means.get((agent, retriever)) for retriever in (*normal, ORACLE))]
-            for agent in (agents if both else ())
-        ],
+        list(by_agent.values()),
+        _column("agent", most=24),
+        *(_share(retriever) for retriever in (*normal, ORACLE)),
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from studies.command import check_names
+from studies.command import FirstSeed, check_names, names_option
 from studies.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings, PlanningTask
 from studies.tfidf import TfidfIndex
 from suffice._version import VERSION
@@ -27,7 +27,7 @@ from suffice.loops.planning.agent import (
     PlanningSettings,
     agent_control,
 )
-from suffice.options import Option, read_names
+from suffice.options import Option
 from suffice.policies.gate.gate_settings import (
     DEFAULT_COSTS,
     MARKERS,
@@ -53,8 +53,7 @@ A gate's most documents grow to it; ``dense-30`` is the paper's "improved" dense
 class HiddenConstraintsSettings:
     """What is run: ``vanilla`` once a task and seed, every other agent with every retriever.
 
-    ``gates`` are gates besides the published one, by the name of their agent. ``folder`` keeps everything, so
-    that the experiment can be gone on with.
+    ``gates`` are gates besides the published one, by the name of their agent.
     """
 
     benchmark: BenchmarkSettings = field(default_factory=BenchmarkSettings)
@@ -65,30 +64,18 @@ class HiddenConstraintsSettings:
         int | None,
         Option(metavar="N", at_least=1, help="only the first N tasks of the subset (default: all)"),
     ] = None
-    agents: Annotated[
-        tuple[str, ...],
-        Option(metavar="A,B,...", parse=read_names, help=f"of {', '.join(AGENTS)} (default: all)"),
-    ] = tuple(AGENTS)
+    agents: Annotated[tuple[str, ...], names_option(AGENTS)] = tuple(AGENTS)
     retrievers: Annotated[
-        tuple[str, ...],
-        Option(
-            metavar="A,B,...",
-            help=f"of {', '.join(REGIMES)}; dense-30 gives 30 documents, the others 6",
-        ),
+        tuple[str, ...], names_option(REGIMES, "; dense-30 gives 30 documents, the others 6")
     ] = ("tfidf", "dense", "hybrid", "oracle")
     seeds: Annotated[int, Option(metavar="N", at_least=1, help="how often all is drawn")] = 3
-    seed: Annotated[
-        int,
-        Option(
-            at_least=0, help="of the first draws, each next one's is 1 more, and of the resampling"
-        ),
-    ] = 42
+    seed: FirstSeed = 42
     experiments: Annotated[
         tuple[str, ...],
-        Option(
-            metavar="A,B,...",
-            help=f"of {', '.join(EXPERIMENTS)}; ablations and sweep run the published gate with the first "
-            "retriever in the first seed (default: all)",
+        names_option(
+            EXPERIMENTS,
+            "; ablations and sweep run the published gate with the first retriever in the first seed "
+            "(default: all)",
         ),
     ] = EXPERIMENTS
     gates: Mapping[str, GateSettings] = field(default_factory=dict)
@@ -183,7 +170,6 @@ def said(value: object, between: str = ",") -> str:
     return between.join(map(str, value)) if isinstance(value, tuple | range) else str(value)
 
 
-# --- the runs -------------------------------------------------------------------------------------
 VANILLA = "vanilla"
 ORACLE = "oracle"
 TAUS = ((0.1, 0.3), (0.2, 0.4), (0.3, 0.5), (0.4, 0.6), (0.5, 0.7), (0.7, 0.9))

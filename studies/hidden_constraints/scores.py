@@ -39,6 +39,7 @@ word. ``covered``: such a document was retrieved. ``token_in_document``: some re
 final JSON could not be read. ``trajectory_cost``: J = sum over t of c_r [a_t = RETRIEVE] + L_f [fail]
 (paper 4, Eq. 5).
 """
+_COUNTED = ("llm_calls", "prompt_tokens", "completion_tokens")
 _RANK = "oracle_rank"  # of the first document with the constraint, in the best retrieval of a run
 
 
@@ -67,9 +68,7 @@ def measured(record: PlanRecord, task: PlanningTask, costs: GateCosts) -> dict[s
         "documents_distinct": len({passage.id for passage in passages}),
         "retrievals": retrievals,
         "steps": len(record.steps),
-        "llm_calls": _spent(record, "llm_calls"),
-        "prompt_tokens": _spent(record, "prompt_tokens"),
-        "completion_tokens": _spent(record, "completion_tokens"),
+        **{name: _spent(record, name) for name in _COUNTED},
         "seconds": _spent(record, "latency_s"),
         "malformed": record.outcome.parsed is None,
         "trajectory_cost": None
@@ -108,11 +107,10 @@ def board_of(
 def figures(
     board: Board, place: tuple[str, str | None], shape: tuple[int, int], draws: Resampling
 ) -> Row:
-    """An agent with a retriever over (tasks, first seeds).
+    """An agent with a retriever over (tasks, first seeds); a measure no run has is ``None``.
 
-    ``failed`` runs enter no mean; a measure no run has is ``None``. ``oracle_rank`` is the mean rank of the
-    first document that carries the constraint; ``satisfied_covered`` and ``satisfied_uncovered`` are semantic
-    success where such a document was retrieved, and where none was.
+    ``satisfied_covered`` and ``satisfied_uncovered`` are semantic success where a document that carries the
+    constraint was retrieved, and where none was.
     """
     arrays = {name: values[:, : shape[1]] for name, values in board.get(place, {}).items()}
     empty = np.full(shape, np.nan)

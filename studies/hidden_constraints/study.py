@@ -36,7 +36,7 @@ from studies.hidden_constraints.runs import (
 from studies.hidden_constraints.scores import Board, Row, board_of, contrasts, figures, step_trace
 from studies.hidden_constraints.scripted import ScriptedPlanner
 from suffice._version import VERSION
-from suffice.cli.output import INTERRUPTED, Form, ProgressLine, say, waiting
+from suffice.cli.output import INTERRUPTED, Form, question_progress, say, waiting
 from suffice.cli.parser import command
 from suffice.cli.shared_options import ModelOptions
 from suffice.concurrency import width_of
@@ -177,11 +177,7 @@ def _pairs(settings: HiddenConstraintsSettings) -> list[tuple[str, str]]:
 
 
 def _recall(name: str, tasks: Tasks, retrievers: Retrievers, documents: int) -> Row:
-    """A retriever asked once a task with goal and context, over the whole corpus.
-
-    ``mean_rank`` is over the ``ranked`` tasks (a fused pool ends early), ``mean_rank_in_ten`` over the
-    ``in_ten`` tasks that have a document among the first ten, as the paper's Table 3.
-    """
+    """A retriever asked once a task over the whole corpus; a fused pool ends early, so ``ranked`` tells."""
     retriever = retrievers[name]
     ranks = np.ones(len(tasks))
     if retriever is not None:
@@ -295,8 +291,7 @@ class HiddenConstraintsOptions:
             policy = load_policy(path).policy
             if not isinstance(policy, GatePolicy):
                 raise UsageError(
-                    f"--gate {path} holds a policy of kind {policy.kind!r}, and a gate is wanted; fit one "
-                    "with 'suffice fit gate PLANS --out gate.json'"
+                    f"--gate {path} holds a policy of kind {policy.kind!r}; type a gate of 'suffice fit gate'"
                 )
             place = Path(path)
             whole = place.name == "policy.json"  # of a policy that is a folder
@@ -319,12 +314,9 @@ def _experimenters(
     def connected(llm: str, name: str | None) -> ChatModel:
         return connect(llm, name, server=options.server, cache=cache)
 
-    model: ChatModel
-    if scripted:
-        planner = ScriptedPlanner(made)
-        model = planner if cache is None else CachedModel(planner, cache)
-    else:
-        model = connected(llm, options.model)
+    model: ChatModel = ScriptedPlanner(made) if scripted else connected(llm, options.model)
+    if scripted and cache is not None:
+        model = CachedModel(model, cache)
     judge: Judge
     if asked.judge == CHECKER or (asked.judge is None and scripted):
         judge, judge_name = CheckerJudge(task.constraint for task in made.tasks), CHECKER
@@ -370,13 +362,8 @@ def run(
     who = _experimenters(model, asked, wanted, made)
     if out is None:
         say("without --out nothing is kept: if this is interrupted, it starts anew")
-    line = ProgressLine("runs finished")
-
-    def progress(now: Progress) -> None:
-        line.show(now.finished, now.planned, failed=now.failed)
-
     with waiting("hidden_constraints"):
-        found = hidden_constraints_study(who, wanted, made, progress)
+        found = hidden_constraints_study(who, wanted, made, question_progress("runs finished"))
     if found is None:
         kept = "nothing was kept" if out is None else "run the same command again to go on"
         say(f"interrupted; {kept}")

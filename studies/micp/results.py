@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Annotated, Any, Literal, get_args
 
-from studies.command import check_names, seeds_named
+from studies.command import FirstSeed, check_names, names_option, seeds_named
 from suffice.errors import UsageError, counted
-from suffice.options import Option, read_grid, read_names
+from suffice.options import Option, read_grid
 from suffice.policies.method import Preset
 from suffice.policies.micp.micp_settings import MiCPSettings
 from suffice.results.formats import percent
@@ -43,14 +43,11 @@ class MiCPStudySettings:
             help="errors promised, of answer sets and of the passage filter (default: 0.05:0.3:0.05)",
         ),
     ] = ALPHAS
-    presets: Annotated[
-        tuple[Preset, ...],
-        Option(metavar="A,B", parse=read_names, help=f"of {', '.join(PRESETS)} (default: both)"),
-    ] = PRESETS
+    presets: Annotated[tuple[Preset, ...], names_option(PRESETS)] = PRESETS
     divisions: Annotated[
         int, Option(name="seeds", metavar="N", at_least=1, help="random divisions")
     ] = 3
-    seed: Annotated[int, Option(at_least=0, help="of the first; each next one's is 1 more")] = 42
+    seed: FirstSeed = 42
     shares: Annotated[
         tuple[float, ...],
         Option(
@@ -83,7 +80,6 @@ class MiCPStudySettings:
         return range(self.seed, self.seed + self.divisions)
 
 
-# --- tables ---------------------------------------------------------------------------------------
 def tables_of(settings: MiCPStudySettings, records: Sequence[Mapping[str, Any]]) -> Iterator[Table]:
     """Of every trace set: ways to divide the budget, coverage against target, the passage filter."""
     for record in records:

@@ -33,7 +33,6 @@ from suffice.trace.rounds.labels import names_passages
 from suffice.trace.rounds.trace_set import TraceSet
 
 
-# --- what is read of a record, once ---------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledRecord:
     """A trace set's labelled questions.
@@ -127,7 +126,6 @@ def _steps(clusters: Sequence[_Cluster]) -> Iterator[tuple[float, int]]:
             yield confidence, 1 - len(touching)
 
 
-# --- the study ------------------------------------------------------------------------------------
 class Division(NamedTuple):
     """Which questions optimise, calibrate and test, each (n,)."""
 
@@ -150,10 +148,8 @@ def micp_study(traces: Sequence[TraceSet], wanted: MiCPStudySettings) -> Found:
         "presets": wanted.presets,
         "seeds": wanted.seeds,
         "shares": dict(zip(PARTS, wanted.shares, strict=True)),
-        "fit": {
-            **{name: getattr(fit, name) for name in names},
-            "clusters": fit.clusters or "string",
-        },
+        "fit": {name: getattr(fit, name) for name in names}
+        | {"clusters": fit.clusters or "string"},
         "band": "mean, least and greatest over divisions of the same questions",
         "version": VERSION,
         "trace_sets": records,
@@ -240,10 +236,7 @@ def _study(traces: TraceSet, settings: MiCPStudySettings) -> dict[str, Any]:
 def _score(
     record: LabelledRecord, division: Division, sampled: Sampled, thresholds: Stage2, weight: float
 ) -> dict[str, Any]:
-    """Thresholds of one division on its ``questions`` to test; ``covered`` counts.
-
-    ``coverage_exact_95``: Clopper and Pearson's interval of the coverage of these thresholds.
-    """
+    """Thresholds of one division on its questions to test."""
     test = division.test
     seen = evaluate(sampled.take(test), thresholds)
     stops = np.zeros(len(test), np.int64)
@@ -279,7 +272,6 @@ def _retention(
         yield {"alpha": alpha, "preset": preset, **bands, "divisions": kept}
 
 
-# --- notes ----------------------------------------------------------------------------------------
 def _about_the_record(record: LabelledRecord) -> Iterator[str]:
     if record.unlabelled:
         yield f"{record.unlabelled} questions without gold answers are left out"
@@ -308,7 +300,6 @@ def _few(sizes: Sequence[int], alphas: Sequence[float]) -> Iterator[str]:
         )
 
 
-# --- the command ----------------------------------------------------------------------------------
 _FIT = ("rounds", "weight", "grid", "steps", "stop_on", "penalty", "clusters", "match_f1")
 
 

@@ -11,7 +11,15 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.command import Found, check_names, mean_intervals, out_option, report, study_main
+from studies.command import (
+    Found,
+    check_names,
+    mean_intervals,
+    names_option,
+    out_option,
+    report,
+    study_main,
+)
 from studies.tfidf import TfidfIndex
 from suffice.cli.output import Form, ProgressLine, waiting
 from suffice.cli.parser import command
@@ -21,7 +29,7 @@ from suffice.datasets.known_datasets import DATASETS, load
 from suffice.errors import UsageError
 from suffice.evaluation.settings import Resamples
 from suffice.loops.connecting import connect_encoder, connect_reranker
-from suffice.options import Option, read_names
+from suffice.options import Option
 from suffice.results.formats import count
 from suffice.results.table import Column, Kind, Table
 from suffice.retrieval.retrievers import (
@@ -38,6 +46,7 @@ from suffice.stats.intervals import Interval
 
 DEPTHS = (5, 10, 20, 50)
 _TFIDF = "tfidf"
+_USUAL = (_TFIDF, "dense", "hybrid", "hybrid+rerank")
 COMPARED = (*RETRIEVERS, _TFIDF, f"{_TFIDF}+rerank")
 
 
@@ -45,14 +54,7 @@ COMPARED = (*RETRIEVERS, _TFIDF, f"{_TFIDF}+rerank")
 class RetrievalSettings:
     """What is compared with BM25."""
 
-    retrievers: Annotated[
-        tuple[str, ...],
-        Option(
-            metavar="A,B,...",
-            parse=read_names,
-            help=f"what is compared with bm25, of {', '.join(COMPARED)}",
-        ),
-    ] = ("tfidf", "dense", "hybrid", "hybrid+rerank")
+    retrievers: Annotated[tuple[str, ...], names_option(COMPARED, ", compared with bm25")] = _USUAL
     encoder: Encoder | None = None
     reranker: Reranker | None = None
     pool: Annotated[
@@ -140,11 +142,7 @@ def _hits(example: Example, retriever: Retriever) -> list[int]:
 def _results(
     hits: dict[str, NDArray[np.float64]], gold: NDArray[np.float64], settings: RetrievalSettings
 ) -> Iterator[dict[str, Any]]:
-    """Every retriever's recall.
-
-    ``recall@k`` is the mean over questions of the share of gold passages, by title, among the first k;
-    ``gold_hits`` their number in all; ``against_bm25`` the paired difference (``None`` for BM25).
-    """
+    """Every retriever's recall: the mean over questions of the share of gold titles among the first k."""
     bm25 = hits["bm25"] / gold[:, None]
 
     def by_depth(shares: NDArray[np.float64]) -> dict[str, Interval]:
@@ -163,7 +161,6 @@ def _results(
         }
 
 
-# --- tables ---------------------------------------------------------------------------------------
 def _tables(dataset: str, found: Mapping[str, Any]) -> Iterator[Table]:
     """The paper's Table V, and every retriever against BM25."""
     title = (
@@ -191,7 +188,6 @@ def _by_depth(found: Mapping[str, Any], name: str, title: str, kind: Kind, figur
     )
 
 
-# --- the command ----------------------------------------------------------------------------------
 @command()
 def run(
     *,

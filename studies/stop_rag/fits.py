@@ -24,8 +24,7 @@ _READ = (
 )
 _STUDY = "study"  # where a policy's provenance says what it was fitted for
 _ROWS = 1024
-Watch = Callable[[str], Callable[[Any], None] | None]
-"""Called with the name of a training that begins; gives what is called with how far it is."""
+Watch = Callable[[str], Callable[[Any], None] | None]  # of a training's name and its progress
 
 
 class FittedPolicy(NamedTuple):
@@ -42,7 +41,7 @@ class FittedPolicy(NamedTuple):
 
 
 def fitting_questions(traces: TraceSet, settings: StopRAGStudySettings) -> Mapping[str, TraceSet]:
-    """The questions fitted on, by split: those trained on, then those that validate, if there are such."""
+    """The questions trained on, and those that validate, if there are such."""
     splits = [settings.fit_split]
     if VALIDATION_SPLIT in traces.splits and settings.fit_split != VALIDATION_SPLIT:
         splits.append(VALIDATION_SPLIT)
@@ -77,7 +76,7 @@ def _fitted(
     how = replace(base, target=target, reward=reward, seed=seed)
     schedule = asdict(how.schedule(settings.preset, traces.origin.run.get("dataset")))
     schedule.pop("device", None)
-    depends_on = {
+    stated: dict[str, Any] = {
         "preset": settings.preset,
         "features": how.features,
         "reward": how.reward,
@@ -86,7 +85,7 @@ def _fitted(
         **schedule,
         "questions": digest,
     }
-    stated: dict[str, Any] = json.loads(json.dumps(depends_on))
+    stated = json.loads(json.dumps(stated))
     folder = None if settings.folder is None else settings.folder / f"{variant}-{seed}"
     if folder is not None and (folder / "policy.json").exists():
         return FittedPolicy(variant, seed, _read_fit(folder, stated), loaded=True)

@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.command import Band, check_names, mean_intervals, seeds_named
+from studies.command import Band, FirstSeed, check_names, mean_intervals, names_option, seeds_named
 from suffice.errors import UsageError
 from suffice.evaluation.settings import Resamples
-from suffice.options import Option, read_names
+from suffice.options import Option
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.method import Preset
 from suffice.policies.stop_rag.fit import VALIDATION_SPLIT
@@ -37,25 +37,13 @@ _FIGURES = ("em", "f1", "acc", "mean_rounds", "llm_calls", "precision", "recall"
 class StopRAGStudySettings:
     """What is evaluated: networks over texts by what they learn towards, and ``signals`` alone.
 
-    Every variant is trained with ``seed``, ``seed`` + 1, ... on ``fit_split`` (a split ``validation`` is read
-    beside it) and scored on ``split``; target, reward and seed of ``text`` and ``signals`` play no part.
-    Fitted policies are kept in ``folder``, ``VARIANT-SEED`` each, and found again.
+    Every variant is trained with ``seed``, ``seed`` + 1, ... on ``fit_split`` (and ``validation``, if there)
+    and scored on ``split``; target, reward and seed of ``text`` and ``signals`` play no part.
     """
 
-    variants: Annotated[
-        tuple[Variant, ...],
-        Option(
-            metavar="A,B,...", parse=read_names, help=f"of {', '.join(VARIANTS)} (default: all)"
-        ),
-    ] = VARIANTS
+    variants: Annotated[tuple[Variant, ...], names_option(VARIANTS)] = VARIANTS
     seeds: Annotated[int, Option(metavar="N", at_least=1, help="trainings a variant")] = 3
-    seed: Annotated[
-        int,
-        Option(
-            at_least=0,
-            help="of the first training, each next one's is 1 more, and of the resampling",
-        ),
-    ] = 42
+    seed: FirstSeed = 42
     preset: Annotated[Preset, Option(help="settings for small data, or the paper's")] = "corrected"
     fit_split: str = FIT_SPLIT
     split: Annotated[str, Option(metavar="S", help="questions to score")] = EVAL_SPLIT
@@ -81,11 +69,9 @@ class StopRAGStudySettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunScores:
-    """A policy on the questions.
+    """A policy on the questions: figures of each (n_questions,), NaN where undefined; mean ``llm_calls``.
 
-    ``by_question`` has em, f1, acc, mean_rounds, precision and recall of each (n_questions,), NaN where
-    undefined; ``llm_calls`` is a mean (``None``: unknown), ``beyond_record`` counts questions that end before
-    the round it wanted.
+    ``beyond_record`` counts questions that end before the round it wanted.
     """
 
     seed: int | None = None
@@ -157,10 +143,6 @@ class RecordStudy:
     contenders: Sequence[Contender]
     samples: int
 
-    @property
-    def place(self) -> str:
-        return f"{self.document['dataset']} {self.document['pipeline']}"
-
     def contender(self, name: str) -> Contender | None:
         return next((policy for policy in self.contenders if policy.name == name), None)
 
@@ -176,7 +158,6 @@ class RecordStudy:
         return mean_intervals(known, resamples=wanted.resamples, seed=wanted.seed)[0]
 
 
-# --- tables of one record -------------------------------------------------------------------------
 def record_tables(study: RecordStudy) -> Iterator[Table]:
     """What was evaluated, every policy, difference and training, and what the figures are."""
     wanted = study.settings
@@ -288,7 +269,6 @@ def _trainings(study: RecordStudy) -> Table:
     )
 
 
-# --- the paper's tables ---------------------------------------------------------------------------
 _METHODS = {
     "full_budget": "all rounds",
     "best_fixed": "best fixed number",

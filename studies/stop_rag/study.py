@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,6 +33,7 @@ from suffice.cli.shared_options import Reading, SeveralTraces
 from suffice.contracts import StopPolicy
 from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import UsageError, counted
+from suffice.evaluation.replay.answers import Resampling
 from suffice.evaluation.replay.named_policies import ORACLES
 from suffice.evaluation.replay.runner import at_stop
 from suffice.measures.costs import CostBook, cost_reads
@@ -48,7 +49,6 @@ from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.trace_set import TraceSet, is_veiled
 
 
-# --- scores ---------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Questions:
     """Labelled questions with everything a stop at any round is worth."""
@@ -134,16 +134,13 @@ def best_fixed(fitting: Sequence[TraceSet], f1_kind: F1Kind, rounds: int) -> int
 
 
 def contrasts(
-    f1_of: Mapping[str, NDArray[np.float64]],
-    pairs: Sequence[tuple[str, str]],
-    *,
-    resamples: int,
-    seed: int,
+    contenders: Sequence[Contender], pairs: Sequence[tuple[str, str]], draws: Resampling
 ) -> tuple[list[dict[str, Any]], float]:
     """Mean differences of F1, the first of a pair minus the second, over the same resampled questions."""
+    f1_of = {contender.name: contender.of_questions("f1") for contender in contenders}
     differences = np.stack([f1_of[of] - f1_of[against] for of, against in pairs], axis=1)
     (band,) = simultaneous_bands(
-        len(pairs), lambda part: differences[:, part], [None], resamples=resamples, seed=seed
+        len(pairs), lambda part: differences[:, part], [None], **asdict(draws)
     )
     found = [
         {"of": of, "against": against, "difference": band.alone(at), "at_once": band.at_once(at)}
@@ -152,7 +149,6 @@ def contrasts(
     return found, band.critical
 
 
-# --- one record -----------------------------------------------------------------------------------
 def record_study(
     traces: TraceSet, wanted: StopRAGStudySettings, watch: Watch = lambda _: None
 ) -> RecordStudy:
@@ -172,12 +168,8 @@ def record_study(
     best = f"fixed-{best_fixed(list(fitting.values()), wanted.f1_kind, known.n_rounds)}"
     fitted = fit_variants(traces, wanted, watch)
     contenders = tuple(_contenders(questions, fitted, wanted))
-    found, critical = contrasts(
-        {contender.name: contender.of_questions("f1") for contender in contenders},
-        list(dict.fromkeys(_pairs(contenders, (full, best)))),
-        resamples=wanted.resamples,
-        seed=wanted.seed,
-    )
+    pairs = list(dict.fromkeys(_pairs(contenders, (full, best))))
+    found, critical = contrasts(contenders, pairs, Resampling(wanted.resamples, wanted.seed))
     dataset, pipeline = named(traces)
     samples = int(np.nanmax(traces.lengths("samples")))
     recall = at_stop(questions.quality.recall, known.last_rounds)
@@ -304,7 +296,6 @@ def _lacks(traces: TraceSet, samples: int) -> Iterator[str]:
         yield "the paper's final answer: none by --final-answer ircot"
 
 
-# --- notes ----------------------------------------------------------------------------------------
 def _notes(study: RecordStudy, traces: TraceSet, fitted: Sequence[FittedPolicy]) -> Iterator[str]:
     told = study.document
     for variant in study.contenders:
@@ -368,7 +359,6 @@ def _about_fits(study: RecordStudy, fitted: Sequence[FittedPolicy]) -> Iterator[
         yield f"{which}: {remark}"
 
 
-# --- several records, and the command -------------------------------------------------------------
 def stop_rag_study(
     traces: Sequence[TraceSet], settings: StopRAGStudySettings, watch: Watch = lambda _: None
 ) -> Found:
@@ -401,8 +391,9 @@ def stop_rag_study(
         raise UsageError("; ".join(f"{path}: {why}" for path, why in refused.items()))
     said: dict[str, list[str]] = {}
     for record in records:
-        for note in record.document["notes"]:
-            said.setdefault(note, []).append(record.place)
+        told = record.document
+        for note in told["notes"]:
+            said.setdefault(note, []).append(f"{told['dataset']} {told['pipeline']}")
     notes = [f"{', '.join(where)}: {note}" for note, where in said.items()]
     notes += [f"{path} is left out: {why}" for path, why in refused.items()]
     tables = [table for table in paper_tables(records) if table.rows]

@@ -76,18 +76,14 @@ def train(
     return HeadWeights(encoder=encoder.name, pole=pole, weights=weights)
 
 
-# --- what a detector is worth ----------------------------------------------------------------------
+_SHARED = {"flagged, of a kind": "flagged_by_kind", "accuracy, of a family": "accuracy_by_family"}
 METRICS = ("accuracy", "precision", "recall", "f1")
 
 
 def measure(
     detector: ContradictionDetector, pairs: Sequence[Pair], *, resamples: int = 1000
 ) -> dict[str, Any]:
-    """Ask a detector about every pair; a contradiction is the positive.
-
-    Intervals are 95% over resampled families, since pairs of a family resemble each other. A pair is timed
-    one a call, vectors of texts seen before kept.
-    """
+    """Ask a detector about every pair, one a call; 95% intervals over resampled families."""
     started = time.perf_counter()
     values = np.concatenate(
         [detector.contradictions([(pair.step, pair.candidate)]) for pair in pairs]
@@ -127,7 +123,6 @@ def _metrics(counts: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         }
 
 
-# --- the command ----------------------------------------------------------------------------------
 def _tables(held_out: Mapping[str, Mapping[str, Any]], pairs: int) -> tuple[Table, Table]:
     metrics = (*METRICS, "auroc")
     return (
@@ -156,11 +151,8 @@ def _tables(held_out: Mapping[str, Mapping[str, Any]], pairs: int) -> tuple[Tabl
             rows=[
                 (name, what, key, share)
                 for name, scores in held_out.items()
-                for what, values in (
-                    ("flagged, of a kind", scores["flagged_by_kind"]),
-                    ("accuracy, of a family", scores["accuracy_by_family"]),
-                )
-                for key, share in values.items()
+                for what, part in _SHARED.items()
+                for key, share in scores[part].items()
             ],
             names=3,
         ),

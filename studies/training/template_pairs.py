@@ -88,11 +88,7 @@ FAMILIES = tuple(_families())
 
 
 def pole_phrases() -> tuple[tuple[str, bool], ...]:
-    """Short phrases and whether each speaks of doing (``True``) or undoing, in the order of the file.
-
-    Those with a content word that a decision of the test families has and none of the training families
-    are left out: the test's words stay unseen.
-    """
+    """Phrases, none with a content word of the test families alone, and whether each speaks of doing."""
     seen, unseen = (
         {
             stem
@@ -120,21 +116,17 @@ def make_pairs(side: Side, *, per_family: int = 60, seed: int = 42) -> tuple[Pai
     pairs: list[Pair] = []
     for place, family in enumerate(FAMILIES):
         if family.side == side:
-            draw = _Draw(family, own, np.random.default_rng([seed, place]))
+            others = [other for other in own if other.group != family.group]
+            draw = _Draw(family, others, np.random.default_rng([seed, place]))
             pairs.extend(draw.pairs(per_family))
     return tuple(pairs)
 
 
+@dataclass(frozen=True, slots=True)
 class _Draw:
-    def __init__(
-        self,
-        family: TemplateFamily,
-        all_of_side: Sequence[TemplateFamily],
-        generator: np.random.Generator,
-    ) -> None:
-        self._family = family
-        self._others = [other for other in all_of_side if other.group != family.group]
-        self._generator = generator
+    _family: TemplateFamily
+    _others: Sequence[TemplateFamily]
+    _generator: np.random.Generator
 
     def pairs(self, wanted: int) -> list[Pair]:
         drawn: dict[frozenset[str], Pair] = {}
@@ -156,7 +148,6 @@ class _Draw:
             drawn.setdefault(frozenset(texts), pair)
         return list(drawn.values())
 
-    # --- the kinds, each two texts ---------------------------------------------------------------
     def _opposite(self) -> tuple[str, str]:
         family, thing = self._family, self._one(self._family.objects)
         first, second = self._two(family.values) if family.values else ("", "")
@@ -181,9 +172,8 @@ class _Draw:
 
     def _refused(self, template: str, thing: str, value: str = "") -> str:
         negation = self._one(_NEGATIONS[self._family.side])
-        return (
-            f"{negation} {_filled(template[0].lower() + template[1:], thing, value, capital=False)}"
-        )
+        order = _filled(template, thing, value)
+        return f"{negation} {order[0].lower()}{order[1:]}"
 
     def _paraphrase(self) -> tuple[str, str]:
         thing, value = self._one(self._family.objects), self._value(self._family)
@@ -199,13 +189,12 @@ class _Draw:
         return self._stated(self._family, first), self._stated(self._family, second)
 
     def _unrelated(self) -> tuple[str, str]:
-        other = self._others[self._generator.integers(len(self._others))]
+        other = self._others[int(self._generator.integers(len(self._others)))]
         return (
             self._stated(self._family, self._one(self._family.objects)),
             self._stated(other, self._one(other.objects)),
         )
 
-    # --- parts -----------------------------------------------------------------------------------
     def _decision(self) -> Sequence[str]:
         """The phrasings of one side of the decision."""
         sides = [phrasings for phrasings in (self._family.says, self._family.against) if phrasings]
@@ -238,6 +227,6 @@ def _commands(templates: Sequence[str]) -> tuple[str, ...]:
     return tuple(template for template in templates if template.split()[0] not in _NO_COMMAND)
 
 
-def _filled(template: str, thing: str, value: str = "", *, capital: bool = True) -> str:
+def _filled(template: str, thing: str, value: str = "") -> str:
     text = template.format(o=thing, v=value)
-    return text[0].upper() + text[1:] if capital else text
+    return text[0].upper() + text[1:]

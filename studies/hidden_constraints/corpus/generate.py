@@ -124,7 +124,6 @@ def _rng(settings: BenchmarkSettings, *stream: int) -> np.random.Generator:
     return np.random.default_rng([settings.seed, *stream])
 
 
-# --- tasks ----------------------------------------------------------------------------------------
 def _plans(settings: BenchmarkSettings, written: Entry) -> list[_Plan]:
     rng = _rng(settings, _TASKS)
     count = settings.tasks
@@ -217,7 +216,6 @@ def _depends(bears_on: Sequence[str], roles: Sequence[str]) -> tuple[int, ...]:
     return tuple(sorted(steps[: min(2, len(roles) - 1)])) or (1,)
 
 
-# --- documents ------------------------------------------------------------------------------------
 def _texts(
     settings: BenchmarkSettings, written: Entry, plans: Sequence[_Plan]
 ) -> tuple[list[tuple[str, str]], list[list[int]]]:
@@ -255,7 +253,6 @@ def _task_documents(
 
 
 def _constraint_document(frames: Entry, plan: _Plan, rng: np.random.Generator) -> tuple[str, str]:
-    """Title and text of a document that carries the token and says where it applies."""
     order = _ORDERS[int(rng.integers(len(_ORDERS)))]
     identifier = one_of(frames["identifier"]["sentences"], rng)
     scope = one_of(frames["scope"]["sentences"], rng)

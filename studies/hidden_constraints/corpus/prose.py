@@ -161,10 +161,10 @@ class _Writer:
     ) -> list[str]:
         rng = self._rng
         what, how, bound, fail = (said[name] for name in ("what", "how", "bound", "fail"))
-        first = _first(what)
+        first = _SENTENCE.split(what)[0]
         even = rng.random() < 0.5
         if genre == "overview":
-            related = [self._frame("overview", "related", values), _first(second)]
+            related = [self._frame("overview", "related", values), _SENTENCE.split(second)[0]]
             return [what, bound, *related] if even else [what, how, *related]
         if genre == "procedure":
             then = self._frame("procedure", "then", values)
@@ -187,10 +187,6 @@ class _Writer:
         if text.startswith(self._service["product"]) or (text[:2].isalpha() and text[:2].isupper()):
             return text
         return text[0].lower() + text[1:]
-
-
-def _first(text: str) -> str:
-    return _SENTENCE.split(text)[0]
 
 
 def _numbered(how: str, then: str) -> list[str]:

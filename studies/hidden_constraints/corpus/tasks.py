@@ -20,8 +20,7 @@ DEFAULT_GAP = 0.97
 class Constraint:
     """A control that a plan has to meet and that goal and context do not mention.
 
-    A plan step meets the ``requirement``, one plain sentence, when it has a word of every group of
-    ``concepts`` and is not negated. ``token``: words and the task's number, unique in a benchmark.
+    A plan step meets the ``requirement`` when it has a word of every group of ``concepts``, not negated.
     """
 
     token: str
@@ -31,10 +30,9 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanningTask:
-    """A task with its hidden constraint. An agent is given :attr:`visible` alone.
+    """A task with its hidden constraint, whose token 1 to 3 documents carry (``document_ids``).
 
-    ``outline`` has ``depth`` steps of a plan that ignores the constraint; ``depends`` are the 1 or 2 of them,
-    from 1, that the constraint bears on. ``document_ids`` are the 1 to 3 documents that carry its token.
+    ``outline`` has ``depth`` steps that ignore the constraint; it bears on 1 or 2 of them, ``depends``.
     """
 
     id: str
