@@ -15,9 +15,7 @@ from suffice.trace.rounds.records import Passage, passage_tokens, tokenize
 class TfidfIndex:
     """Cosine of TF-IDF vectors; fulfils :class:`suffice.contracts.Retriever`.
 
-    A word's weight is its count times ``1 + ln((1 + N) / (1 + df))``, vectors have length 1: what
-    scikit-learn's ``TfidfVectorizer`` computes as it stands. Scores lie in [0, 1], 0 where no word is
-    shared. Passages, of unique ids, are indexed over title and text.
+    Vectors are those of scikit-learn's ``TfidfVectorizer``, over title and text; scores lie in [0, 1].
 
     >>> index = TfidfIndex([Passage(id="a", text="a red boat"), Passage(id="b", text="a green boat")])
     >>> [passage.id for passage in index.retrieve("green boat", 2)]

@@ -1,13 +1,11 @@
 """``python -m studies.ab_rag``."""
 
 import sys
-from functools import partial
 
 from studies.ab_rag.study import run
-from studies.command import study_app
-from suffice.cli import main as command_line
+from studies.command import study_main
 
-main = partial(command_line.main, app=study_app("ab_rag", run))
+main = study_main("ab_rag", run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -20,11 +20,9 @@ _SPENT = ("llm_calls", "prompt_tokens", "completion_tokens", "seconds", "usd")
 class RecordStudy:
     """AB-RAG on one record beside static retrieval, a fixed number of rounds charged as it is run.
 
-    Its ``document`` holds the comparison's own, then: ``selective``, answers above and below the threshold;
-    ``signals``, the AUROC of every form of S1, S2 and S3 in round 1 against exact match there, over the
-    ``defined`` questions; ``not_in_record``, the signals that the record cannot give; ``exact_match`` of
-    ``static`` and ``ab-rag``, ``exact_match_gain``, their paired difference; ``long_answers``, those that are
-    no exact match and hold a gold answer.
+    Its ``document`` holds the comparison's own, then among others ``selective``, answers above and below the
+    threshold, ``signals``, the AUROC of every form of S1, S2 and S3 in round 1 against exact match there, and
+    ``long_answers``, those that are no exact match and hold a gold answer.
     """
 
     name: str
@@ -40,8 +38,16 @@ class RecordStudy:
         return by_name[self.document["static"]], by_name[METHOD]
 
 
-# --- tables ---------------------------------------------------------------------------------------
+def share_interval(some: float, of: int) -> Interval:
+    """A share with its Wilson interval."""
+    low, high = wilson(some, of)
+    return Interval(estimate=some / of, low=low, high=high)
+
+
 _POLICY = Column(name="policy")
+_EM = Column(name="em", head="EM [95%]", kind="percent", interval=True)
+_F1 = Column(name="f1", head="F1", kind="percent")
+_ROUNDS = Column(name="rounds", kind="number", digits=2)
 
 
 def paper_tables(records: Sequence[RecordStudy]) -> Iterator[Table]:
@@ -110,10 +116,7 @@ def _static(records: Sequence[RecordStudy]) -> Table:
             yield policy.name, record.document["exact_match"][policy.name], *figures
 
     columns = [
-        _POLICY,
-        Column(name="em", head="EM [95%]", kind="percent", interval=True),
-        Column(name="f1", head="F1", kind="percent"),
-        Column(name="rounds", kind="number", digits=2),
+        *(_POLICY, _EM, _F1, _ROUNDS),
         Column(name="auroc", head="AUROC", kind="number", digits=3),
         Column(name="gain", head="gain [95%]", kind="points", interval=True),
         Column(name="beyond"),
@@ -158,9 +161,7 @@ def _thresholds(records: Sequence[RecordStudy]) -> Table:
 
     columns = [
         Column(name="threshold"),
-        Column(name="rounds", kind="number", digits=2),
-        Column(name="em", head="EM [95%]", kind="percent", interval=True),
-        Column(name="f1", head="F1", kind="percent"),
+        *(_ROUNDS, _EM, _F1),
         Column(name="gain", head="gain over fixed-k [95%]", kind="points", interval=True),
         Column(name="beyond"),
     ]
@@ -194,14 +195,10 @@ def _signals(records: Sequence[RecordStudy]) -> Table:
 
 
 def _held_gold(records: Sequence[RecordStudy]) -> Table:
-    """How often the paper's Table XI is met; the share with its Wilson interval."""
-
     def rows(record: RecordStudy) -> Iterator[Sequence[Value]]:
         for long in record.document["long_answers"]:
-            holding, wrong, share = long["holding"], long["wrong"], None
-            if wrong:
-                low, high = wilson(holding, wrong)
-                share = Interval(estimate=holding / wrong, low=low, high=high)
+            holding, wrong = long["holding"], long["wrong"]
+            share = share_interval(holding, wrong) if wrong else None
             yield long["policy"], long["labelled"], wrong, holding, share
 
     columns = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
@@ -10,15 +9,15 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from studies.ab_rag.results import METHOD, RecordStudy, paper_tables
-from studies.command import Found, out_option, own_options, report
+from studies.ab_rag.results import METHOD, RecordStudy, paper_tables, share_interval
+from studies.command import Found, mean_intervals, out_option, own_options, report
 from suffice.cli.output import Form, waiting
 from suffice.cli.parser import Given, command
 from suffice.cli.shared_options import Reading, SeveralTraces
 from suffice.datasets.files import unique_ids
 from suffice.errors import UsageError
 from suffice.evaluation.diagnose.diagnosis import selective_prediction
-from suffice.evaluation.diagnose.reliability import wilson
+from suffice.evaluation.diagnose.signal_checks import Rows, separations
 from suffice.evaluation.replay.compare import Comparison, compare
 from suffice.evaluation.replay.named_policies import NamedPolicy
 from suffice.evaluation.replay.results import PolicyResult
@@ -31,18 +30,9 @@ from suffice.policies.defaults import FIT_SPLIT
 from suffice.scoring import F1Kind, normalize_answer
 from suffice.signals.known_signals import resolve
 from suffice.signals.signal_table import lack
-from suffice.stats.auroc import ResampledAuroc, auroc
-from suffice.stats.intervals import (
-    Interval,
-    from_draws,
-    percentile_interval,
-    resampled_counts,
-    resampled_means,
-    undefined,
-)
+from suffice.stats.intervals import Interval
 from suffice.trace.rounds.trace_set import TraceSet
 
-# --- the study ------------------------------------------------------------------------------------
 SWEPT = tuple(round(0.05 * step, 2) for step in range(6, 17))
 FORMS = (
     *(("S1", name, name, 1.0) for name in CERTAINTIES),
@@ -88,17 +78,10 @@ class ABRagStudySettings:
             help="which fixed number of rounds is static retrieval; 2 are the paper's ten passages",
         ),
     ] = 2
-    examples: Annotated[
-        int,
-        Option(metavar="N", at_least=0, help="how many single questions are listed of a record"),
-    ] = 6
 
 
-def ab_rag_study(
-    traces: Sequence[TraceSet], settings: ABRagStudySettings | None = None
-) -> list[RecordStudy]:
+def ab_rag_study(traces: Sequence[TraceSet], settings: ABRagStudySettings) -> list[RecordStudy]:
     """Evaluate AB-RAG on each record."""
-    settings = ABRagStudySettings() if settings is None else settings
     names = unique_ids(PurePath(one.origin.source).stem for one in traces)
     return [_record(one, name, settings) for one, name in zip(traces, names, strict=True)]
 
@@ -121,7 +104,7 @@ def _record(traces: TraceSet, name: str, settings: ABRagStudySettings) -> Record
     result = comparison.result
     by_name = {policy.name: policy for policy in result.policies}
     static = f"fixed-{min(settings.static, result.max_rounds)}"
-    swept = _swept(comparison, settings.taus)
+    swept = _swept(comparison, settings)
     compared = (by_name[static], by_name[METHOD])
     bands, gain = _exact_matches(comparison, [*compared, *swept])
     worth, missing = _single_signals(comparison)
@@ -165,11 +148,8 @@ def _compared(traces: TraceSet, wanted: ComparisonSettings) -> Comparison:
     )
 
 
-def _swept(comparison: Comparison, taus: Sequence[float]) -> Sequence[PolicyResult]:
-    """The published policy at other thresholds.
-
-    One above the threshold that the record was stopped at cannot be replayed truly: ``beyond_record``.
-    """
+def _swept(comparison: Comparison, settings: ABRagStudySettings) -> Sequence[PolicyResult]:
+    """The published policy at other thresholds."""
     result = comparison.result
     published = result.policies[0].policy
     if not isinstance(published, ABRagPolicy):
@@ -181,20 +161,12 @@ def _swept(comparison: Comparison, taus: Sequence[float]) -> Sequence[PolicyResu
             preset="published",
             policy=replace(published, threshold=tau),
         )
-        for tau in taus
+        for tau in settings.taus
     ]
     if not candidates:
         return ()
-    settings = ComparisonSettings(
-        baseline=candidates[0].name,
-        split=result.split,
-        f1_kind=result.f1_kind,
-        resamples=result.resamples,
-        seed=result.seed,
-        cost=result.cost.name,
-        cost_model=result.cost_model,
-    )
-    return replay(comparison.measures, candidates, settings).policies
+    wanted = replace(settings.comparison, baseline=candidates[0].name, split=result.split)
+    return replay(comparison.measures, candidates, wanted).policies
 
 
 def _exact_matches(
@@ -216,16 +188,12 @@ def _exact_matches(
             f"{source} has no question with a gold answer, so no exact match can be told; add gold answers: "
             "suffice traces label"
         )
-    drawn = resampled_means(columns, resamples=result.resamples, seed=result.seed)
-    means = columns.mean(axis=0).tolist()
-    bands = []
-    for mean, draws in zip(means, drawn.T, strict=True):
-        if 0.0 < mean < 1.0:
-            bands.append(percentile_interval(mean, draws))
-        else:  # resamples of answers all right or all wrong do not vary
-            low, high = wilson(mean * len(columns), len(columns))
-            bands.append(Interval(estimate=mean, low=low, high=high))
-    return bands, percentile_interval(means[1] - means[0], drawn[:, 1] - drawn[:, 0])
+    columns = np.column_stack([columns, columns[:, 1] - columns[:, 0]])
+    *bands, gain = mean_intervals(columns, resamples=result.resamples, seed=result.seed)
+    for at, band in enumerate(bands):
+        if band.estimate in (0.0, 1.0):  # resamples of answers all right or all wrong do not vary
+            bands[at] = share_interval(band.estimate * len(columns), len(columns))
+    return bands, gain
 
 
 def _single_signals(comparison: Comparison) -> tuple[list[dict[str, Any]], list[str]]:
@@ -235,29 +203,23 @@ def _single_signals(comparison: Comparison) -> tuple[list[dict[str, Any]], list[
     table = comparison.measures.signals(signal for _, _, signal, _ in held)
     em = comparison.measures.score("em")[:, 0]
     labelled = np.isfinite(em)
-    count = int(labelled.sum())
-    drawn = resampled_counts(count, resamples=result.resamples, seed=result.seed) if count else ()
-    draws = list(drawn)
-    counts = np.concatenate(draws).T if draws else np.empty((0, 0))
-    worth = []
+    about, parts = [], []
     for part, form, signal, sign in held:
-        values = sign * table.signal(signal)[labelled, 0]
-        defined = int(np.isfinite(values).sum())
-        if not defined:
+        values = table.signal(signal)[labelled, 0]
+        some = np.flatnonzero(np.isfinite(values))
+        if not len(some):
             missing.add(signal)
             continue
-        some, right = np.flatnonzero(np.isfinite(values)), em[labelled] == 1.0
-        area = undefined("needs right and wrong answers with a value")
-        value = auroc(values[some], right[some])
-        if not math.isnan(value):
-            resampled = ResampledAuroc(values[some], right[some], some, len(values))
-            area = from_draws(value, resampled(counts))
-        about = {"part": part, "form": form, "signal": signal, "sign": sign}
-        worth.append({**about, "defined": defined, "auroc": area})
+        right = em[labelled][some] == 1.0
+        parts.append(Rows(values=values[some], right=right, questions=some, sign=sign))
+        said = {"part": part, "form": form, "signal": signal, "sign": sign}
+        about.append({**said, "defined": len(some)})
+    n = int(labelled.sum())
+    found = separations(parts, n, resamples=result.resamples, seed=result.seed)
+    worth = [{**said, "auroc": own["auroc"]} for said, (own, _) in zip(about, found, strict=True)]
     return worth, sorted(missing)
 
 
-# --- answers that hold gold -----------------------------------------------------------------------
 def held_gold(answer: str, gold_answers: Sequence[str]) -> str | None:
     """The first gold answer that stands in the answer as whole words, both normalised.
 
@@ -289,7 +251,6 @@ def long_answers(comparison: Comparison, policy: PolicyResult) -> dict[str, Any]
     return {"policy": policy.name, "labelled": labelled, "wrong": wrong, "holding": holding}
 
 
-# --- the command ----------------------------------------------------------------------------------
 @command(*own_options(ABRagStudySettings), *own_options(ABRagComparison))
 def run(
     traces: SeveralTraces,

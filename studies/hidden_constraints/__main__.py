@@ -1,13 +1,11 @@
 """``python -m studies.hidden_constraints``."""
 
 import sys
-from functools import partial
 
-from studies.command import study_app
+from studies.command import study_main
 from studies.hidden_constraints.study import run
-from suffice.cli import main as command_line
 
-main = partial(command_line.main, app=study_app("hidden_constraints", run))
+main = study_main("hidden_constraints", run)
 
 if __name__ == "__main__":
     sys.exit(main())

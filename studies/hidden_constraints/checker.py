@@ -17,12 +17,10 @@ _MOST_LETTERS = 20_000
 _PARTS = re.compile(r"[.\-'’/]")
 _BULLET = re.compile(r"^[ \t]*+(?:[-*•–‣▪]|->)[ \t]+", re.MULTILINE)
 # a step that looks at the result takes nothing back
-_LOOKS = frozenset(
-    {
-        *("verify", "check", "confirm", "test", "audit", "monitor"),
-        *("review", "ensure", "validate", "report", "alert"),
-    }
-)
+_LOOKS = frozenset((
+    "verify", "check", "confirm", "test", "audit", "monitor", "review", "ensure", "validate",
+    "report", "alert",
+))  # fmt: skip
 
 
 def plan_steps(plan: str) -> tuple[str, ...]:
@@ -40,14 +38,12 @@ def names_token(constraint: Constraint, text: str) -> bool:
 
 
 def satisfies(constraint: Constraint, plan: str) -> Verdict:
-    """Whether a plan says that it enforces a constraint, and in which step.
+    """Whether a plan says that it enforces a constraint, and in which step; the last that speaks decides.
 
-    A step says so when it names the token and affirms it, or, where it does not name the token, when of every
-    concept group it affirms a word; a word joined by hyphens counts as a whole and by its parts. A step takes
-    it back when it denies the token ("remove the control X"), or denies the requirement in words of every
-    group. Where several steps speak, the last one decides. Groups decide without the sentence between them,
-    and a step that undoes the requirement in other words ("open port 80 again") goes unseen.
-    :func:`studies.hidden_constraints.negation.stance` says what affirming and denying mean.
+    A step says so when it affirms the token, or, where it does not name the token, a word of every concept
+    group; a word joined by hyphens counts as a whole and by its parts. A step takes it back when it denies
+    the token, or the requirement in words of every group. One that undoes the requirement in other words
+    ("open port 80 again") goes unseen. See :func:`studies.hidden_constraints.negation.stance`.
     """
     verdict = Verdict(ok=False, reason="no step states the requirement", parsed="rule")
     for number, step in enumerate(plan_steps(plan[:_MOST_LETTERS]), start=1):

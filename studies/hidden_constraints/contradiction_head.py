@@ -44,38 +44,15 @@ _NO_UN = frozenset({"unified", "uniform", "uniformly", "unlimited", "uniquely", 
 _PREFIXES = ("un", "in", "dis", "de", "non", "non-")
 _ENDINGS = ("ing", "ed", "es", "s", "e")
 
-_LEXICAL = (
-    "one_negated",
-    "both_negated",
-    "shared_share",
-    "contained_share",
-    "difference_shorter",
-    "difference_longer",
-    "other_numbers",
-    "prefix_opposite",
-    "same_order",
-    "other_order",
-    "same_order_one_negated",
-    "alike_one_negated",
-)
-_VECTOR = (
-    "sentence_cosine",
-    "difference_cosine",
-    "sentence_cosine_one_negated",
-    "difference_cosine_one_negated",
-    "sentence_poles",
-    "difference_poles",
-    "word_poles",
-    "sentence_poles_turned",
-    "difference_poles_turned",
-    "word_poles_turned",
-    "difference_opposed",
-    "words_opposed",
-    "weaker_pole",
-    "stronger_pole",
-    "one_turned",
-)
-FEATURES = (*_LEXICAL, *_VECTOR)
+FEATURES = (
+    "one_negated", "both_negated", "shared_share", "contained_share", "difference_shorter",
+    "difference_longer", "other_numbers", "prefix_opposite", "same_order", "other_order",
+    "same_order_one_negated", "alike_one_negated",
+    "sentence_cosine", "difference_cosine", "sentence_cosine_one_negated",
+    "difference_cosine_one_negated", "sentence_poles", "difference_poles", "word_poles",
+    "sentence_poles_turned", "difference_poles_turned", "word_poles_turned", "difference_opposed",
+    "words_opposed", "weaker_pole", "stronger_pole", "one_turned",
+)  # fmt: skip
 """Names of the columns of :func:`pair_features`; of :func:`lexical_features` the first twelve."""
 
 
@@ -108,12 +85,11 @@ def differences(first: str, second: str) -> tuple[str, str]:
     ('enable', 'disable all')
     """
     words = _words(first), _words(second)
-    counts = Counter(words[0]), Counter(words[1])
-    return _left(words[0], counts[0] - counts[1]), _left(words[1], counts[1] - counts[0])
+    return _left(*words), _left(*words[::-1])
 
 
-def _left(words: Sequence[str], missing: Counter[str]) -> str:
-    kept = []
+def _left(words: Sequence[str], others: Sequence[str]) -> str:
+    kept, missing = [], Counter(words) - Counter(others)
     for word in words:
         if missing[word] > 0:
             missing[word] -= 1
@@ -124,8 +100,7 @@ def _left(words: Sequence[str], missing: Counter[str]) -> str:
 def lexical_features(first: str, second: str) -> NDArray[np.float64]:
     """Return features of the words alone, (12,), the same in either order.
 
-    Negations count modulo 2, shares refer to content stems, differences are log(1 + words). A word of order
-    such as "later" in one text alone reverses the order of the shared stems.
+    Shares refer to content stems. A word such as "later" in one text alone reverses the stems' order.
     """
     words = _words(first), _words(second)
     negated = _negated(words[0]), _negated(words[1])
@@ -190,9 +165,8 @@ def pair_features(
 ) -> NDArray[np.float64]:
     """Return the head's features of two statements, (len(FEATURES),), the same in either order.
 
-    A text's pole is tanh of its vector's product with a learned direction: toward 1 it speaks of doing,
-    giving or growing, toward -1 of undoing, taking or shrinking. Opposite poles have a product below 0;
-    ``_turned`` products change sign if a negation reverses exactly one of the texts.
+    A text's pole, in [-1, 1], is high where it speaks of doing or giving, low of undoing or taking.
+    ``_turned`` products of poles change sign if a negation reverses exactly one of the texts.
     """
     lexical = lexical_features(first, second)
     parts = [
@@ -231,70 +205,45 @@ def _word_pole(text: str, vector_of: VectorOf, pole: NDArray[np.float64]) -> flo
     return float(np.tanh(sum(_pole(vector_of(word), pole) for word in words)))
 
 
-# --- the head -------------------------------------------------------------------------------------
 _FILE = "contradiction_head.npz"
-_SCHEMA = 1
 _KEPT_TEXTS = 4096  # vectors of words and steps come again and again; 6 MB with MiniLM
 _RETRAIN = "python -m studies.training contradiction --out FILE"
 
 
-_NO_HEAD: tuple[type[Exception], ...] = (*UNREADABLE, UsageError)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadWeights:
+    """A pole (dimension + 1,) and weights (len(FEATURES) + 1,), the offset last in both."""
+
     encoder: str
     pole: NDArray[np.float64]
     weights: NDArray[np.float64]
 
-    def __post_init__(self) -> None:
-        if self.weights.shape != (len(FEATURES) + 1,) or self.pole.ndim != 1 or self.pole.size < 2:
-            raise UsageError(
-                f"a head has a pole (dimension + 1,) and {len(FEATURES) + 1} weights, found the shapes "
-                f"{self.pole.shape} and {self.weights.shape}"
-            )
-        if not (np.isfinite(self.pole).all() and np.isfinite(self.weights).all()):
-            raise UsageError("the numbers of a head must be finite")
-
     def write(self, path: Path) -> None:
         """Write the numbers with encoder and features as an ``.npz`` file, whole or not at all."""
-        about = {"schema": _SCHEMA, "encoder": self.encoder, "features": list(FEATURES)}
+        about = {"encoder": self.encoder, "features": FEATURES}
         replace_file(path, packed({"pole": self.pole, "weights": self.weights}, about=about))
 
     @classmethod
     def read(cls, path: Path) -> HeadWeights:
         """Read a file of :meth:`write`."""
-        if not path.is_file():
-            raise UsageError(
-                f"no contradiction head at {str(path)!r}; name a file that {_RETRAIN} wrote, or None for the "
-                "packaged one"
-            )
         try:
             arrays, (about,) = unpacked(path, "about")
-            schema, features = about["schema"], about["features"]
-            pole, weights = (np.asarray(arrays[name], np.float64) for name in ("pole", "weights"))
-            if schema == _SCHEMA and features == list(FEATURES):
-                return cls(encoder=about["encoder"], pole=pole, weights=weights)
-        except _NO_HEAD as error:
-            raise DataError(f"not a contradiction head ({error!r})", file=str(path)) from error
-        raise DataError(
-            f"its schema {schema} or its features differ from this version's: update suffice, or train it "
-            f"again: {_RETRAIN}",
-            file=str(path),
-        )
+            weights = cls(encoder=about["encoder"], pole=arrays["pole"], weights=arrays["weights"])
+            features = about["features"]
+        except UNREADABLE as error:
+            raise DataError(
+                f"not a contradiction head ({error!r}); train one: {_RETRAIN}", file=str(path)
+            ) from error
+        if features != list(FEATURES):
+            raise DataError(f"has other features; train it again: {_RETRAIN}", file=str(path))
+        return weights
 
 
 class ContradictionHead:
     """Detect contradictions of plan steps; a :class:`suffice.contracts.ContradictionDetector`.
 
-    It is a logistic regression on :data:`FEATURES`. The order of the two
-    steps makes no difference, nor do other pairs of the call. Vectors of the last 4,096 texts are cached.
-    Safe to call from several threads.
-
-    It was trained on templates of cloud-configuration steps in English; ``studies/results/contradiction.md``
-    reports its quality on held-out templates, and its failures.
-
-    Use :meth:`load`.
+    A logistic regression on :data:`FEATURES`, safe to call from several threads; use :meth:`load`. The order
+    of two steps makes no difference. ``studies/results/contradiction.md`` reports its quality and failures.
     """
 
     def __init__(self, weights: HeadWeights, encoder: Encoder) -> None:
@@ -308,9 +257,9 @@ class ContradictionHead:
 
     @classmethod
     def load(cls, path: str | Path | None = None, encoder: Encoder | None = None) -> Self:
-        """Read a head."""
-        place = Path(__file__).with_name(_FILE) if path is None else path
-        return cls(HeadWeights.read(Path(place)), encoder or OnnxEncoder.load())
+        """Read a head, the packaged one without a path."""
+        place = Path(__file__).with_name(_FILE) if path is None else Path(path)
+        return cls(HeadWeights.read(place), encoder or OnnxEncoder.load())
 
     def contradictions(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
         """Return the probability of a contradiction for every (plan step, candidate), (len(pairs),)."""

@@ -31,31 +31,21 @@ def connect_detector(name_or_path: str) -> ContradictionDetector:
             f"no contradiction detector {name_or_path!r}; name markers, learned, a head's .npz "
             "file, or an entailment cross-encoder by folder or as OWNER/NAME of the Hub"
         )
-    return _OneAtATime(NliContradiction.load(place if place.exists() else name_or_path))
+    return NliContradiction.load(place if place.exists() else name_or_path)
 
 
 class NliContradiction(NliCrossEncoder):
-    """Contradiction probabilities of an entailment network, whose quality here is not measured."""
+    """Contradiction probabilities of an entailment network, whose quality here is not measured.
+
+    Safe to call from several threads, which take turns.
+    """
 
     label = "contradiction"
+    _turn = threading.Lock()
 
     def contradictions(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        """The higher probability of the two orders of every pair, (len(pairs),), in [0, 1].
-
-        Such networks read a premise and a conclusion, and plan steps are neither.
-        """
+        """The higher probability of the two orders of every pair, (len(pairs),), in [0, 1]."""
         turned = [(second, first) for first, second in pairs]
-        probabilities = self.entailed([*pairs, *turned])
+        with self._turn:
+            probabilities = self.entailed([*pairs, *turned])
         return np.maximum(probabilities[: len(pairs)], probabilities[len(pairs) :])
-
-
-class _OneAtATime:
-    """A detector that several threads may call."""
-
-    def __init__(self, model: ContradictionDetector) -> None:
-        self._model = model
-        self._lock = threading.Lock()
-
-    def contradictions(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        with self._lock:
-            return self._model.contradictions(pairs)

@@ -35,8 +35,7 @@ class LLMJudge:
     """A model as a :class:`suffice.contracts.Judge`, by the published protocol; safe for several threads.
 
     It is asked at temperature 0 and told the token. A request that fails, or an answer without text, is
-    tried again. A reply that says neither yes nor no is not: the plan counts as not
-    satisfying. So is silence, unless every request failed.
+    tried again. A plan does not satisfy where the reply says neither yes nor no, or nothing.
     """
 
     def __init__(self, model: ChatModel, *, backoff_s: float = BACKOFF_S) -> None:
@@ -86,8 +85,7 @@ def read_verdict(text: str) -> Verdict:
     """A judge's reply: as JSON, else from the first { to the last }, else its first line as YES or NO.
 
     ``ok`` may be such a word in any case or a truth value. ``confidence_pct`` counts when it is a number
-    in [0, 100]. A reply that is none of these, such as an object cut off before its end, is
-    not satisfied and not parsed. The first 4,000 letters are read.
+    in [0, 100]. A reply that is none of these is not satisfied and not parsed.
 
     >>> read_verdict('Sure: {"ok": "yes", "reason": "Step 2.", "confidence_pct": 80}')
     Verdict(ok=True, reason='Step 2.', confidence=0.8, parsed='object')
@@ -96,11 +94,8 @@ def read_verdict(text: str) -> Verdict:
     """
     text = text.strip()[:_MOST_LETTERS]
     inner = text[text.find("{") : text.rfind("}") + 1]
-    readings: tuple[tuple[Literal["json", "object"], str], ...] = (
-        ("json", text),
-        ("object", inner),
-    )
-    for parsed, part in readings:
+    readings: dict[Literal["json", "object"], str] = {"json": text, "object": inner}
+    for parsed, part in readings.items():
         reply = _object(part)
         said, reason = reply.get("ok"), reply.get("reason")
         ok = said if isinstance(said, bool) else _WORDS.get(str(said).strip().lower())
@@ -128,29 +123,27 @@ def _confidence(reply: Mapping[str, Any]) -> float | None:
     return value / 100
 
 
-# --- agreement -------------------------------------------------------------------------------
 def agreement(
     judged: Sequence[bool], checked: Sequence[bool], unreadable: int = 0
 ) -> dict[str, Any]:
     """How often a judge and the deterministic checker say the same of the same plans.
 
-    ``share`` of the plans on which they do; ``kappa`` is Cohen's, in [-1, 1], ``None`` where a rater says the
-    same of every plan, which ``kappa_undefined`` tells.
-    ``unreadable`` verdicts of the judge stand among those it does not find to satisfy.
+    ``kappa`` is Cohen's, in [-1, 1], ``None`` where a rater says the same of every plan. ``unreadable``
+    verdicts of the judge stand among those it does not find to satisfy.
     """
     pairs = list(zip(judged, checked, strict=True))
     n, both, neither = len(pairs), pairs.count((True, True)), pairs.count((False, False))
-    ok = {"judge": sum(judged), "checker": sum(checked)}
-    constant = any(count in (0, n) for count in ok.values())
+    judge, checker = sum(judged), sum(checked)
+    constant = judge in (0, n) or checker in (0, n)
     kappa = None
     if not constant:
         # (p - e) / (1 - e) times n squared, so that whole numbers cancel exactly
-        chance = ok["judge"] * ok["checker"] + (n - ok["judge"]) * (n - ok["checker"])
+        chance = judge * checker + (n - judge) * (n - checker)
         kappa = (n * (both + neither) - chance) / (n * n - chance)
     return {
         "both": both,
-        "judge_only": ok["judge"] - both,
-        "checker_only": ok["checker"] - both,
+        "judge_only": judge - both,
+        "checker_only": checker - both,
         "neither": neither,
         "unreadable": unreadable,
         "share": (both + neither) / n if n else None,

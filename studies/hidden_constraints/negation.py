@@ -20,7 +20,6 @@ _TURNS = frozenset({"but", "however", "although", "though", "whereas"})
 _MARKS = frozenset("()[]{}:\"'`“”‘’*-–—=>«»…")
 _LISTS = frozenset({",", "and", "or", "nor", "&"})
 
-
 _WORDS = {
     name: frozenset(words.split())
     for name, words in tomllib.loads(Path(__file__).with_suffix(".toml").read_text()).items()
@@ -89,9 +88,8 @@ def stance(clause: Sequence[str], at: int, words: Collection[str] = ()) -> Stanc
     - after it, as what is said of it: "X is not applicable", "X cannot be enforced", "X is skipped";
     - as a label beside it between two commas: "X: CANNOT_ENFORCE".
 
-    Two denials cancel ("never skip X"), and so do a refusal and "without" ("reject calls without X").
-    Rules over words know no grammar: a denial farther away, one that takes other words and a question are
-    taken for affirmed, and so is what is only considered, planned for later or wished.
+    Two denials cancel ("never skip X"), and so do a refusal and "without" ("reject calls without X"). Rules
+    know no grammar: a denial farther away, a question and what is only planned are taken for affirmed.
     """
     label = _label(clause, at)
     if label is not None:

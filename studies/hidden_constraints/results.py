@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from studies.command import seeds_named
@@ -10,6 +12,7 @@ from studies.hidden_constraints.checker import CHECKER
 from studies.hidden_constraints.judge import BACKOFF_S, MAX_TOKENS, RETRIES
 from studies.hidden_constraints.runs import (
     ORACLE,
+    RECALL_AT,
     REGIMES,
     VANILLA,
     HiddenConstraintsSettings,
@@ -29,8 +32,6 @@ Of = Callable[[Row], Value]
 
 _SCORES = ("semantic", "proxy", "grounded_proxy")
 _SPENT = ("documents_read", "retrievals", "steps")
-_RETRIEVER = Column(name="retriever", most=16, once=True)
-_AGENT = Column(name="agent", most=16)
 _CONTRASTED = {"semantic": "semantic success, in points", "documents_read": "documents read"}
 
 
@@ -80,21 +81,44 @@ def _agreed(found: Mapping[str, Any]) -> str:
 
 
 # --- tables ---------------------------------------------------------------------------------------
+def _column(
+    name: str, head: str | None = None, of: Of | None = None, **how: Any
+) -> tuple[Column, Of]:
+    """A column, and what stands in it of a row of the document."""
+    return Column(name=name, head=head, **how), of or itemgetter(name)
+
+
+_share = partial(_column, kind="percent")
+_number = partial(_column, kind="number", digits=2)
+_count = partial(_column, kind="count")
+_CELL = (
+    _column("retriever", of=lambda row: row["retriever"] or UNKNOWN, most=16, once=True),
+    _column("agent", most=16),
+)
+
+
+def _table(
+    name: str, title: str, rows: Sequence[Row], *columns: tuple[Column, Of], names: int = 1
+) -> Table:
+    return Table(
+        name=name,
+        title=title,
+        columns=[column for column, _ in columns],
+        rows=[[value(row) for _, value in columns] for row in rows],
+        names=names,
+    )
+
+
 def _figures(document: Document, settings: Settings) -> Iterator[Table]:
+    cells = [
+        row
+        for retriever in (None, *settings.retrievers)
+        for row in document["results"]
+        if row["retriever"] == retriever
+    ]
+
     def by_cell(name: str, title: str, *columns: tuple[Column, Of]) -> Table:
-        """A row an agent, by the retriever in the order asked for."""
-        return Table(
-            name=name,
-            title=title,
-            columns=[_RETRIEVER, _AGENT, *(column for column, _ in columns)],
-            rows=[
-                [retriever or UNKNOWN, row["agent"], *(value(row) for _, value in columns)]
-                for retriever in (None, *settings.retrievers)
-                for row in document["results"]
-                if row["retriever"] == retriever
-            ],
-            names=2,
-        )
+        return _table(name, title, cells, *_CELL, *columns, names=2)
 
     if settings.as_published:
         hard_small = document["benchmark"]["hard_small"]
@@ -116,20 +140,30 @@ def _figures(document: Document, settings: Settings) -> Iterator[Table]:
         "Coverage: runs in which a document that carries the constraint was retrieved, its mean rank "
         "where one was, and runs in which some retrieved text holds the token.",
         _share("covered", "document retrieved %"),
-        _number("rank", "its rank", of=lambda row: row["oracle_rank"]),
+        _number("rank", "its rank", itemgetter("oracle_rank")),
         _share("token_in_document", "token in document %"),
     )
-    yield _recalls(document["recall"])
-    yield Table(
-        name="What retrieval allows",
-        title="What retrieval allows: recall@10 and the best semantic success of any agent.",
-        columns=(
-            Column(name="retriever"),
-            Column(name="recall_10", kind="percent", head="recall@10 %"),
-            Column(name="best", kind="percent", head="best semantic %"),
-            Column(name="agent", head="of agent"),
-        ),
-        rows=[tuple(row.values()) for row in document["decomposition"]],
+    yield _table(
+        "Recall",
+        "Retrieval asked once a task with goal and context: tasks with a constraint document among the "
+        "first k, and its mean rank over the tasks where it is among the first 10, and over those where it "
+        "is ranked at all (a fused pool ends early).",
+        document["recall"],
+        _column("retriever"),
+        *(_share(f"recall_{k}", f"recall@{k} %", itemgetter(f"recall@{k}")) for k in RECALL_AT),
+        _count("in_ten", "tasks in 10"),
+        _number("rank_in_ten", "mean rank in 10", itemgetter("mean_rank_in_ten")),
+        _number("rank", "in the corpus", itemgetter("mean_rank")),
+        _count("ranked", "of ranked"),
+    )
+    yield _table(
+        "What retrieval allows",
+        "What retrieval allows: recall@10 and the best semantic success of any agent.",
+        document["decomposition"],
+        _column("retriever"),
+        _share("recall_10", "recall@10 %", itemgetter("recall@10")),
+        _share("best", "best semantic %", itemgetter("best_semantic")),
+        _column("agent", "of agent"),
     )
     yield _oracle(document["results"], settings.retrievers)
     yield by_cell(
@@ -137,8 +171,8 @@ def _figures(document: Document, settings: Settings) -> Iterator[Table]:
         "Retrieval against control: semantic success of the runs in which a constraint document was "
         "retrieved, and of those in which none was.",
         _share("covered", "retrieved %"),
-        _share("if_covered", "semantic % if retrieved", lambda row: row["satisfied_covered"]),
-        _share("if_uncovered", "if not", lambda row: row["satisfied_uncovered"]),
+        _share("if_covered", "semantic % if retrieved", itemgetter("satisfied_covered")),
+        _share("if_uncovered", "if not", itemgetter("satisfied_uncovered")),
     )
     for experiment, what in (
         ("ablations", "without one signal at a time"),
@@ -157,19 +191,9 @@ def _figures(document: Document, settings: Settings) -> Iterator[Table]:
         _number("completion_tokens", "completion", digits=0),
         _number("seconds"),
         _share("malformed", "unread %"),
-        (Column(name="runs", kind="count"), lambda row: row["runs"]),
-        (Column(name="failed", kind="count"), lambda row: row["failed"] or Cell(0, "")),
+        _count("runs"),
+        _count("failed", of=lambda row: row["failed"] or Cell(0, "")),
     )
-
-
-def _share(name: str, head: str, of: Of | None = None) -> tuple[Column, Of]:
-    return Column(name=name, kind="percent", head=head), of or (lambda row: row[name])
-
-
-def _number(
-    name: str, head: str | None = None, *, digits: int = 2, of: Of | None = None
-) -> tuple[Column, Of]:
-    return Column(name=name, kind="number", digits=digits, head=head), of or (lambda row: row[name])
 
 
 def _scaled(mean: float | None, start: float, slope: float) -> float | None:
@@ -193,110 +217,57 @@ def _estimate(name: str, head: str | None = None) -> tuple[Column, Of]:
         interval = Interval(estimate=mean, low=low, high=high)
         return Cell(interval, f"{scale * mean:z.{digits}f}{spread} [{ends}]")
 
-    column = Column(
-        name=name,
-        kind="percent" if share else "number",
-        head=head or heads.get(name, name),
-        interval=True,
-    )
-    return column, cell
-
-
-def _recalls(rows: Sequence[Row]) -> Table:
-    shares = [name for name in rows[0] if name.startswith("recall@")]
-    return Table(
-        name="Recall",
-        title="Retrieval asked once a task with goal and context: tasks with a constraint document among the "
-        "first k, and its mean rank over the tasks where it is among the first 10, and over those where it "
-        "is ranked at all (a fused pool ends early).",
-        columns=(
-            Column(name="retriever"),
-            *(
-                Column(name=name.replace("@", "_"), kind="percent", head=f"{name} %")
-                for name in shares
-            ),
-            Column(name="in_ten", kind="count", head="tasks in 10"),
-            Column(name="rank_in_ten", kind="number", digits=2, head="mean rank in 10"),
-            Column(name="rank", kind="number", digits=2, head="in the corpus"),
-            Column(name="ranked", kind="count", head="of ranked"),
-        ),
-        rows=[
-            [
-                *(row["retriever"], *(row[name] for name in shares)),
-                *(row["in_ten"], row["mean_rank_in_ten"], row["mean_rank"], row["ranked"]),
-            ]
-            for row in rows
-        ],
-    )
+    kind = "percent" if share else "number"
+    return _column(name, head or heads.get(name, name), cell, kind=kind, interval=True)
 
 
 def _oracle(results: Sequence[Row], asked: Sequence[str]) -> Table:
-    """Semantic success of every agent with every retriever, the oracle last."""
     normal = [retriever for retriever in asked if retriever != ORACLE]
-    means = {(row["agent"], row["retriever"]): row["semantic"] for row in results}
-    agents = dict.fromkeys(row["agent"] for row in results if row["retriever"] is not None)
-    both = normal and ORACLE in asked
-    return Table(
-        name="Real retrievers and the oracle",
-        title="Semantic success in percent with every retriever and with the oracle, which returns the "
+    by_agent: dict[str, Row] = {}
+    for row in results if normal and ORACLE in asked else ():
+        if row["retriever"] is not None:
+            own = by_agent.setdefault(row["agent"], {"agent": row["agent"]})
+            own[row["retriever"]] = row["semantic"]
+    return _table(
+        "Real retrievers and the oracle",
+        "Semantic success in percent with every retriever and with the oracle, which returns the "
         "task's documents whenever an agent retrieves.",
-        columns=(
-            Column(name="agent", most=24),
-            *(Column(name=retriever, kind="percent") for retriever in (*normal, ORACLE)),
-        ),
-        rows=[
-            [agent, *(means.get((agent, retriever)) for retriever in (*normal, ORACLE))]
-            for agent in (agents if both else ())
-        ],
+        list(by_agent.values()),
+        _column("agent", most=24),
+        *(_share(retriever) for retriever in (*normal, ORACLE)),
     )
 
 
 def _variants(rows: Sequence[Row], experiment: str, what: str) -> Table:
     rows = [row for row in rows if row["experiment"] == experiment]
-    scores = ("semantic", "proxy")
-    return Table(
-        name=experiment.capitalize(),
-        title=f"The published gate with {rows[0]['retriever'] if rows else None} {what}",
-        columns=(
-            Column(name="variant", head="", most=24),
-            *(_share(name, f"{name} %")[0] for name in scores),
-            *(_number(name, name.partition("_")[0])[0] for name in _SPENT),
-            Column(name="never_chosen", head="never chosen"),
-        ),
-        rows=[
-            [
-                *(row[name] for name in ("name", *scores, *_SPENT)),
-                ", ".join(action.partition(" ")[0] for action in row["unreachable"]),
-            ]
-            for row in rows
-        ],
+
+    def never(row: Row) -> str:
+        return ", ".join(action.partition(" ")[0] for action in row["unreachable"])
+
+    return _table(
+        experiment.capitalize(),
+        f"The published gate with {rows[0]['retriever'] if rows else None} {what}",
+        rows,
+        _column("variant", "", itemgetter("name"), most=24),
+        *(_share(name, f"{name} %") for name in ("semantic", "proxy")),
+        *(_number(name, name.partition("_")[0]) for name in _SPENT),
+        _column("never_chosen", "never chosen", never),
     )
 
 
 def _contrasts(document: Document, measure: str) -> Table:
-    semantic = measure == "semantic"
-    columns = (
-        Column(
-            name=name,
-            kind="points" if semantic else "number",
-            head=head,
-            digits=1 if semantic else 2,
-            interval=True,
-            signed=True,
-        )
-        for name, head in (("together", "all at once [95%]"), ("alone", "alone [95%]"))
-    )
+    how = {"digits": 1, "kind": "points"} if measure == "semantic" else {}
+    band = partial(_number, interval=True, signed=True, **how)
     name = f"Differences of {_CONTRASTED[measure]}"
-    return Table(
-        name=name,
-        title=f"{name}, paired by task; all {len(document['contrasts'])} of the study hold at once with 95% "
+    return _table(
+        name,
+        f"{name}, paired by task; all {len(document['contrasts'])} of the study hold at once with 95% "
         f"(critical value {document['critical']:.2f}), those on the right each alone.",
-        columns=(_RETRIEVER, _AGENT, Column(name="minus", most=16), *columns),
-        rows=[
-            [row[part] for part in ("retriever", "agent", "against", "difference", "alone")]
-            for row in document["contrasts"]
-            if row["measure"] == measure
-        ],
+        [row for row in document["contrasts"] if row["measure"] == measure],
+        *_CELL,
+        _column("minus", of=itemgetter("against"), most=16),
+        band("together", "all at once [95%]", itemgetter("difference")),
+        band("alone", "alone [95%]"),
         names=3,
     )
 

@@ -10,11 +10,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
+from studies.command import FirstSeed, check_names, names_option
 from studies.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings, PlanningTask
 from studies.tfidf import TfidfIndex
 from suffice._version import VERSION
 from suffice.contracts import ChatModel, ContradictionDetector, Encoder, Judge, Retriever
 from suffice.errors import SufficeWarning, UsageError
+from suffice.evaluation.settings import Resamples
 from suffice.loops.connecting import reranker_name
 from suffice.loops.planning.agent import (
     AGENTS,
@@ -25,7 +27,7 @@ from suffice.loops.planning.agent import (
     PlanningSettings,
     agent_control,
 )
-from suffice.options import Option, read_names
+from suffice.options import Option
 from suffice.policies.gate.gate_settings import (
     DEFAULT_COSTS,
     MARKERS,
@@ -38,6 +40,7 @@ from suffice.retrieval.ranking import check_k, corpus_fingerprint
 from suffice.retrieval.retrievers import IndexMaker, Retrieval, pooled_retriever
 from suffice.trace.rounds.records import Passage
 
+RECALL_AT = (1, 5, 10)
 EXPERIMENTS = ("main", "ablations", "sweep")
 REGIMES: Mapping[str, int] = {"tfidf": 6, "dense": 6, "dense-30": 30, "hybrid": 6, "oracle": 6}
 """How many documents agents ask a retriever for, by its name in ``--retrievers``.
@@ -50,8 +53,7 @@ A gate's most documents grow to it; ``dense-30`` is the paper's "improved" dense
 class HiddenConstraintsSettings:
     """What is run: ``vanilla`` once a task and seed, every other agent with every retriever.
 
-    ``gates`` are gates besides the published one, by the name of their agent. ``folder`` keeps everything, so
-    that the experiment can be gone on with.
+    ``gates`` are gates besides the published one, by the name of their agent.
     """
 
     benchmark: BenchmarkSettings = field(default_factory=BenchmarkSettings)
@@ -62,30 +64,18 @@ class HiddenConstraintsSettings:
         int | None,
         Option(metavar="N", at_least=1, help="only the first N tasks of the subset (default: all)"),
     ] = None
-    agents: Annotated[
-        tuple[str, ...],
-        Option(metavar="A,B,...", parse=read_names, help=f"of {', '.join(AGENTS)} (default: all)"),
-    ] = tuple(AGENTS)
+    agents: Annotated[tuple[str, ...], names_option(AGENTS)] = tuple(AGENTS)
     retrievers: Annotated[
-        tuple[str, ...],
-        Option(
-            metavar="A,B,...",
-            help=f"of {', '.join(REGIMES)}; dense-30 gives 30 documents, the others 6",
-        ),
+        tuple[str, ...], names_option(REGIMES, "; dense-30 gives 30 documents, the others 6")
     ] = ("tfidf", "dense", "hybrid", "oracle")
     seeds: Annotated[int, Option(metavar="N", at_least=1, help="how often all is drawn")] = 3
-    seed: Annotated[
-        int,
-        Option(
-            at_least=0, help="of the first draws, each next one's is 1 more, and of the resampling"
-        ),
-    ] = 42
+    seed: FirstSeed = 42
     experiments: Annotated[
         tuple[str, ...],
-        Option(
-            metavar="A,B,...",
-            help=f"of {', '.join(EXPERIMENTS)}; ablations and sweep run the published gate with the first "
-            "retriever in the first seed (default: all)",
+        names_option(
+            EXPERIMENTS,
+            "; ablations and sweep run the published gate with the first retriever in the first seed "
+            "(default: all)",
         ),
     ] = EXPERIMENTS
     gates: Mapping[str, GateSettings] = field(default_factory=dict)
@@ -108,9 +98,7 @@ class HiddenConstraintsSettings:
     failure_loss: Annotated[
         float, Option(metavar="L", help="of a plan that fails its constraint, in J")
     ] = DEFAULT_COSTS.failure
-    resamples: Annotated[
-        int, Option(name="bootstrap", metavar="N", at_least=1, help="resamples")
-    ] = 1000
+    resamples: Resamples = 1000
     as_published: Annotated[
         bool,
         Option(
@@ -122,18 +110,9 @@ class HiddenConstraintsSettings:
     folder: Path | None = field(default=None, metadata={"json": None})
 
     def __post_init__(self) -> None:
-        for name, known in (
-            ("agents", tuple(AGENTS)),
-            ("retrievers", tuple(REGIMES)),
-            ("experiments", EXPERIMENTS),
-        ):
-            chosen = getattr(self, name)
-            unknown = [one for one in chosen if one not in known]
-            if unknown or not chosen:
-                wrong = f"found {unknown[0]!r}" if unknown else "found none"
-                raise UsageError(f"--{name} must be of {', '.join(known)}; {wrong}")
-            if len(set(chosen)) < len(chosen):
-                raise UsageError(f"--{name} names one twice: {', '.join(chosen)}")
+        check_names("--agents", self.agents, tuple(AGENTS))
+        check_names("--retrievers", self.retrievers, tuple(REGIMES))
+        check_names("--experiments", self.experiments, EXPERIMENTS)
         if "main" not in self.experiments:
             raise UsageError(
                 "--experiments must hold main: ablations and sweep are compared with its gate"
@@ -191,7 +170,6 @@ def said(value: object, between: str = ",") -> str:
     return between.join(map(str, value)) if isinstance(value, tuple | range) else str(value)
 
 
-# --- the runs -------------------------------------------------------------------------------------
 VANILLA = "vanilla"
 ORACLE = "oracle"
 TAUS = ((0.1, 0.3), (0.2, 0.4), (0.3, 0.5), (0.4, 0.6), (0.5, 0.7), (0.7, 0.9))
@@ -210,8 +188,6 @@ class OracleRetriever:
         self._documents = tuple(
             replace(document, score=1 / rank) for rank, document in enumerate(documents, start=1)
         )
-        if not self._documents:
-            raise UsageError("an oracle gives the documents of a task, found none")
 
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:  # noqa: ARG002 - asked in vain
         """The first ``k`` of the task's documents."""
@@ -221,10 +197,7 @@ class OracleRetriever:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experimenters:
-    """The models an experiment needs; ``judge_name`` is what a recording calls the judge.
-
-    Without a detector the published markers find contradictions.
-    """
+    """The models an experiment needs; without a detector the published markers find contradictions."""
 
     model: ChatModel
     judge: Judge
@@ -347,11 +320,7 @@ def _at_depth(control: AgentControl, regime: str) -> AgentControl:
 def run_document(
     settings: HiddenConstraintsSettings, benchmark: Benchmark, who: Experimenters
 ) -> dict[str, Any]:
-    """What a recording states of itself; one that is gone on with must state the same.
-
-    Agents, gates, retrievers, seeds, subset and experiments are left out: any of them may be added later.
-    A gate of one's own goes by a name with a hash of its numbers, see :func:`gate_agent`.
-    """
+    """What a recording states of itself; one that is gone on with must state the same."""
     tasks = [[task.id, task.goal, task.context, *task.outline] for task in benchmark.tasks]
     return {
         "experiment": "hidden-constraints",

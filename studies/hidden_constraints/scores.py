@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from studies.command import mean_intervals
 from studies.hidden_constraints.checker import names_token, satisfies
 from studies.hidden_constraints.corpus.tasks import PlanningTask
 from suffice.evaluation.replay.answers import Resampling
 from suffice.policies.gate.gate_settings import GateCosts
-from suffice.stats.intervals import percentile_interval, resampled_means
 from suffice.stats.p_values import beta_quantile
 from suffice.stats.simultaneous import simultaneous_bands
-from suffice.trace.plan_traces import PlanRecord, PlanSet
+from suffice.trace.plan_traces import PlanRecord
 
 Array = NDArray[np.float64]
 Row = dict[str, Any]
@@ -39,6 +39,7 @@ word. ``covered``: such a document was retrieved. ``token_in_document``: some re
 final JSON could not be read. ``trajectory_cost``: J = sum over t of c_r [a_t = RETRIEVE] + L_f [fail]
 (paper 4, Eq. 5).
 """
+_COUNTED = ("llm_calls", "prompt_tokens", "completion_tokens")
 _RANK = "oracle_rank"  # of the first document with the constraint, in the best retrieval of a run
 
 
@@ -67,9 +68,7 @@ def measured(record: PlanRecord, task: PlanningTask, costs: GateCosts) -> dict[s
         "documents_distinct": len({passage.id for passage in passages}),
         "retrievals": retrievals,
         "steps": len(record.steps),
-        "llm_calls": _spent(record, "llm_calls"),
-        "prompt_tokens": _spent(record, "prompt_tokens"),
-        "completion_tokens": _spent(record, "completion_tokens"),
+        **{name: _spent(record, name) for name in _COUNTED},
         "seconds": _spent(record, "latency_s"),
         "malformed": record.outcome.parsed is None,
         "trajectory_cost": None
@@ -93,27 +92,25 @@ def board_of(
     seeds: Sequence[int],
     costs: GateCosts,
 ) -> Board:
-    """The runs on these tasks with these seeds; ``costs`` are those of the trajectory cost."""
+    """The runs, on these tasks with these seeds; ``costs`` are those of the trajectory cost."""
     rows = {task.id: row for row, task in enumerate(tasks)}
     board: dict[tuple[str, str | None], dict[str, Array]] = {}
     for record in records:
-        if record.task.id in rows and record.seed in seeds:
-            row = rows[record.task.id]
-            cell = board.setdefault((record.agent, record.retriever), {})
-            for name, value in measured(record, tasks[row], costs).items():
-                empty = np.full((len(tasks), len(seeds)), np.nan)
-                cell.setdefault(name, empty)[row, seeds.index(record.seed)] = value
+        row = rows[record.task.id]
+        cell = board.setdefault((record.agent, record.retriever), {})
+        for name, value in measured(record, tasks[row], costs).items():
+            empty = np.full((len(tasks), len(seeds)), np.nan)
+            cell.setdefault(name, empty)[row, seeds.index(record.seed)] = value
     return board
 
 
 def figures(
     board: Board, place: tuple[str, str | None], shape: tuple[int, int], draws: Resampling
 ) -> Row:
-    """An agent with a retriever over (tasks, first seeds).
+    """An agent with a retriever over (tasks, first seeds); a measure no run has is ``None``.
 
-    ``failed`` runs enter no mean; a measure no run has is ``None``. ``oracle_rank`` is the mean rank of the
-    first document that carries the constraint; ``satisfied_covered`` and ``satisfied_uncovered`` are semantic
-    success where such a document was retrieved, and where none was.
+    ``satisfied_covered`` and ``satisfied_uncovered`` are semantic success where a document that carries the
+    constraint was retrieved, and where none was.
     """
     arrays = {name: values[:, : shape[1]] for name, values in board.get(place, {}).items()}
     empty = np.full(shape, np.nan)
@@ -143,24 +140,20 @@ def _mean(values: Array) -> float | None:
 
 
 def _over_tasks(values: Array, draws: Resampling) -> dict[str, float | None]:
-    """The mean over tasks of each task's mean over its seeds.
+    """The mean over tasks of each task's mean over its seeds, and its bootstrap interval over tasks.
 
-    ``low`` and ``high`` are the 95% bootstrap interval over tasks, each with all its seeds;
-    ``seed_half_width`` half of the 95% Student t interval of the seeds' means (the paper's), ``None`` with
-    one seed.
+    ``seed_half_width``: half of the 95% Student t interval of the seeds' means (the paper's).
     """
-    by_task = _row_means(values)
-    by_task = by_task[np.isfinite(by_task)]
-    mean, half = float(by_task.mean()), None
-    drawn = resampled_means(by_task[:, None], resamples=draws.resamples, seed=draws.seed)[:, 0]
-    interval = percentile_interval(mean, drawn)
-    seeds = [found for column in values.T if (found := _mean(column)) is not None]
+    by_task, half = _row_means(values), None
+    known = by_task[np.isfinite(by_task), None]
+    (found,) = mean_intervals(known, resamples=draws.resamples, seed=draws.seed)
+    seeds = [mean for column in values.T if (mean := _mean(column)) is not None]
     if len(seeds) > 1:
         degrees = len(seeds) - 1
         beta = beta_quantile(degrees / 2, 0.5, 0.05)  # the 0.975 quantile of Student's t
         spread = float(np.std(seeds, ddof=1)) / math.sqrt(len(seeds))
         half = math.sqrt(degrees * (1.0 - beta) / beta) * spread
-    return {"mean": mean, "low": interval.low, "high": interval.high, "seed_half_width": half}
+    return {"mean": found.estimate, "low": found.low, "high": found.high, "seed_half_width": half}
 
 
 def _row_means(values: Array) -> Array:
@@ -174,8 +167,7 @@ def contrasts(
 ) -> tuple[list[Row], float]:
     """Paired differences of (agent, against) in every retriever and two measures, and the critical value.
 
-    All of them hold at once (95%). An agent without a retriever is compared in all of them. Tasks without a
-    run of both are left out of all pairs, so that one bootstrap serves the family.
+    All hold at once (95%): one bootstrap serves the family, over the tasks that have a run of every agent.
     """
 
     def side(agent: str, retriever: str, measure: str) -> Array | None:
@@ -208,18 +200,14 @@ def contrasts(
     return rows, band.critical
 
 
-def step_trace(plans: PlanSet, agent: str, retriever: str) -> Row:
-    """Confidence, contradiction and actions of a gated agent by step over the runs given.
-
-    ``count`` steps were decided; the rest are means, the confidence's standard error, median, and 10th
-    and 90th percentiles.
-    """
-    longest = max((len(record.steps) for record in plans.records), default=0)
+def step_trace(records: Sequence[PlanRecord], agent: str, retriever: str) -> Row:
+    """Confidence (mean, standard error, percentiles), contradiction and actions of an agent by step."""
+    longest = max(len(record.steps) for record in records)
     trace: Row = {"agent": agent, "retriever": retriever}
     names = ("count", "confidence", "error", "median", "low", "high", "contradiction", "actions")
     trace |= {name: [] for name in names}
     for number in range(longest):
-        steps = [step for record in plans.records for step in record.steps[number : number + 1]]
+        steps = [step for record in records for step in record.steps[number : number + 1]]
         values, conflict = (
             np.array([step.values[name] for step in steps if name in step.values])
             for name in ("confidence", "contradiction")

@@ -17,7 +17,6 @@ from suffice.loops.planning.parsing import joined_steps
 from suffice.signals.samples import agreement
 
 _LETTERS_A_TOKEN = 4
-_MOST_REASON = 100
 _HEAD = re.compile(r"Goal: (?P<goal>.*)\n(?:Context: (?P<context>.*)\n)?The plan has \d+ steps\.\n")
 _NEXT = re.compile(r"Write step (\d+) of \d+")
 _LINE = re.compile(r"Step (?P<number>\d+)(?:: (?P<step>.*)| was withdrawn)")
@@ -45,20 +44,15 @@ class _Seen:
 class ScriptedPlanner:
     """A stand-in for a planning model and its judge; a :class:`suffice.contracts.ChatModel`.
 
-    It knows the benchmark's tasks by goal and context, and draws nothing by lot: seed and temperature change
-    nothing. *Informed* means that the task's token stands in the evidence of the prompt.
+    It knows the benchmark's tasks by goal and context; seed and temperature change nothing. It is *informed*
+    when the task's token stands in the evidence of the prompt.
 
     - A step on which the constraint does not bear: all candidates are the outline's step, so SC = 1.
-    - A step that depends on it: the first candidate is the outline's step, or, when informed, one that names
-      token and requirement; the second has other words, so that SC is at most 0.068 and the published gate
-      fires at every such step that budget and cool-down allow (with 0.1 not at the last one of 6).
-    - The result: the steps as taken. When informed, the token is listed as WILL_ENFORCE and the dependent
-      steps enforce it, also where they were taken before it was known.
-    - Whether evidence is needed (self-RAG): YES when the step just taken depends on the constraint and the
-      planner is not informed.
+    - A step that depends on it: the outline's step, or, when informed, one that names token and requirement;
+      the second candidate has other words, so that SC is at most 0.068 and the published gate fires.
+    - The result: the steps as taken, and, when informed, enforcing the constraint.
+    - Whether evidence is needed (self-RAG): YES after a dependent step when not informed.
     - A judge's question: as :func:`studies.hidden_constraints.checker.satisfies` says.
-
-    Numbers made with it show that the machinery works, and nothing about agents.
     """
 
     name = "scripted-planner"
@@ -68,10 +62,6 @@ class ScriptedPlanner:
 
     def __init__(self, benchmark: Benchmark) -> None:
         self._tasks = {(task.goal, task.context): task for task in benchmark.tasks}
-        if len(self._tasks) < len(benchmark.tasks):
-            raise UsageError(
-                "two tasks have the same goal and context, by which a scripted planner knows them"
-            )
         self._checker = CheckerJudge(task.constraint for task in benchmark.tasks)
 
     def generate(self, request: GenerationRequest) -> Generation:
@@ -100,13 +90,8 @@ class ScriptedPlanner:
         if judged is None:
             raise UsageError(f"no plan to judge in {asked[:80]!r}")
         verdict = self._checker.judge(judged[1], judged[2])
-        return json.dumps(
-            {
-                "ok": "YES" if verdict.ok else "NO",
-                "reason": verdict.reason[:_MOST_REASON],
-                "confidence_pct": 100,
-            }
-        )
+        ok = "YES" if verdict.ok else "NO"
+        return json.dumps({"ok": ok, "reason": verdict.reason[:100], "confidence_pct": 100})
 
     def _read(self, prompt: str) -> _Seen:
         head = _HEAD.match(prompt)
@@ -165,11 +150,8 @@ def _result(seen: _Seen) -> str:
             f"{step.rstrip('.')} {also}" if number in late else step
             for number, step in enumerate(steps, start=1)
         ]
-    decision = {
-        "constraint": constraint.token,
-        "decision": "WILL_ENFORCE",
-        "reason": "The evidence says that it applies.",
-    }
+    reason = "The evidence says that it applies."
+    decision = {"constraint": constraint.token, "decision": "WILL_ENFORCE", "reason": reason}
     return json.dumps(
         {
             "constraints": [constraint.token] if seen.informed else [],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -18,6 +19,7 @@ from studies.hidden_constraints.detectors import connect_detector
 from studies.hidden_constraints.judge import LLMJudge, agreement
 from studies.hidden_constraints.results import failed_runs, notes_of, tables_of
 from studies.hidden_constraints.runs import (
+    RECALL_AT,
     VANILLA,
     Experimenters,
     HiddenConstraintsSettings,
@@ -34,7 +36,7 @@ from studies.hidden_constraints.runs import (
 from studies.hidden_constraints.scores import Board, Row, board_of, contrasts, figures, step_trace
 from studies.hidden_constraints.scripted import ScriptedPlanner
 from suffice._version import VERSION
-from suffice.cli.output import INTERRUPTED, Form, ProgressLine, say, waiting
+from suffice.cli.output import INTERRUPTED, Form, question_progress, say, waiting
 from suffice.cli.parser import command
 from suffice.cli.shared_options import ModelOptions
 from suffice.concurrency import width_of
@@ -49,10 +51,9 @@ from suffice.options import Option
 from suffice.policies.gate.gate_settings import MARKERS, GateCosts, GateSettings, unreachable
 from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.policy_file import load_policy
-from suffice.trace.plan_traces import PlanRecord, PlanSet, read_plans
+from suffice.trace.plan_traces import PlanRecord, read_plans
 
 _TOP = 10
-_RECALL_AT = (1, 5, _TOP)
 _PLANS = "plans"
 Tasks = Sequence[PlanningTask]
 
@@ -60,20 +61,18 @@ Tasks = Sequence[PlanningTask]
 def hidden_constraints_study(
     who: Experimenters,
     settings: HiddenConstraintsSettings,
+    made: Benchmark,
     on_progress: Callable[[Progress], None] = lambda _: None,
-    *,
-    made: Benchmark | None = None,
 ) -> Found | None:
-    """Run every agent with every retriever on the tasks, judge the plans, and compare.
+    """Run every agent with every retriever on the tasks of ``made``, judge the plans, and compare.
 
-    ``made`` must be the benchmark of the settings where it is given. With a folder, what was recorded
-    before is not run again. ``None`` when interrupted; run the same again to go on.
+    With a folder, what was recorded before is not run again. ``None`` when interrupted.
     """
     if settings.folder is None:
         with TemporaryDirectory() as passing:
             kept = replace(settings, folder=Path(passing))
-            return hidden_constraints_study(who, kept, on_progress, made=made)
-    made, folder = made or generate(settings.benchmark), settings.folder
+            return hidden_constraints_study(who, kept, made, on_progress)
+    folder = settings.folder
     retrievers = built_retrievers(settings.retrievers, made, who.encoder, folder)
     summary = record_plans(
         jobs_of(settings, made, who, retrievers),
@@ -88,7 +87,7 @@ def hidden_constraints_study(
     made.write(folder)  # only now: a folder of another benchmark was refused before
     if summary.interrupted:
         return None
-    document = _document(who, settings, made, retrievers, read_plans(folder / _PLANS))
+    document = _document(who, settings, made, retrievers, read_plans(folder / _PLANS).records)
     notes = [*_about_runs(document, settings, summary), *notes_of(document, settings)]
     return Found(
         document=document | {"notes": notes, "version": VERSION},
@@ -102,22 +101,19 @@ def _document(
     settings: HiddenConstraintsSettings,
     made: Benchmark,
     retrievers: Retrievers,
-    plans: PlanSet,
+    recorded: Sequence[PlanRecord],
 ) -> dict[str, Any]:
     tasks = made.subset(settings.subset)[: settings.limit]
+    seeds, ids = settings.all_seeds, {task.id for task in tasks}
+    records = [run for run in recorded if run.task.id in ids and run.seed in seeds]
     costs = GateCosts(retrieval=settings.retrieval_cost, failure=settings.failure_loss)
-    board = board_of(plans.records, tasks, settings.all_seeds, costs)
+    board = board_of(records, tasks, seeds, costs)
     draws = Resampling(resamples=settings.resamples, seed=settings.seed)
     shape = len(tasks), settings.seeds
     results = [figures(board, place, shape, draws) for place in _asked(settings)]
     recalls = [_recall(name, tasks, retrievers, len(made.documents)) for name in retrievers]
     differences, critical = contrasts(board, _pairs(settings), settings.retrievers, draws)
-    gates = _gates(settings)
-    first = {
-        (agent, retriever): _first_seed(settings, plans, tasks, (agent, retriever))
-        for agent in gates
-        for retriever in settings.retrievers
-    }
+    first = [run for run in records if run.seed == settings.seed]
     return {
         "benchmark": {
             "tasks": len(made.tasks),
@@ -131,9 +127,11 @@ def _document(
         "critical": critical,
         "variants": list(_variants(settings, board, len(tasks), draws)),
         "steps": [
-            step_trace(PlanSet(records=chosen), *where) for where, chosen in first.items() if chosen
+            step_trace(chosen, *cell)
+            for cell in product(_gates(settings), settings.retrievers)
+            if (chosen := [run for run in first if (run.agent, run.retriever) == cell])
         ],
-        "agreement": None if who.judge_name == CHECKER else _agreement(settings, plans, tasks),
+        "agreement": None if who.judge_name == CHECKER else _agreement(settings, records, tasks),
         "model": who.model.name,
         "judge": who.judge_name,
         "settings": settings,
@@ -179,11 +177,7 @@ def _pairs(settings: HiddenConstraintsSettings) -> list[tuple[str, str]]:
 
 
 def _recall(name: str, tasks: Tasks, retrievers: Retrievers, documents: int) -> Row:
-    """A retriever asked once a task with goal and context, over the whole corpus.
-
-    ``mean_rank`` is over the ``ranked`` tasks whose documents it returned (a fused pool ends early),
-    ``mean_rank_in_ten`` over the ``in_ten`` tasks that have one among the first ten, as the paper's Table 3.
-    """
+    """A retriever asked once a task over the whole corpus; a fused pool ends early, so ``ranked`` tells."""
     retriever = retrievers[name]
     ranks = np.ones(len(tasks))
     if retriever is not None:
@@ -194,7 +188,7 @@ def _recall(name: str, tasks: Tasks, retrievers: Retrievers, documents: int) -> 
     known, top = np.isfinite(ranks), ranks <= _TOP
     return {
         "retriever": name,
-        **{f"recall@{k}": float((ranks <= k).mean()) for k in _RECALL_AT},
+        **{f"recall@{k}": float((ranks <= k).mean()) for k in RECALL_AT},
         "mean_rank": float(ranks[known].mean()) if known.any() else None,
         "ranked": int(known.sum()),
         "in_ten": int(top.sum()),
@@ -235,31 +229,15 @@ def _variants(
         }
 
 
-def _first_seed(
-    settings: HiddenConstraintsSettings, plans: PlanSet, tasks: Tasks, cell: tuple[str, str]
-) -> tuple[PlanRecord, ...]:
-    """The runs of an agent with a retriever in the first seed."""
-    wanted = {task.id for task in tasks}
-    return tuple(
-        record
-        for record in plans.records
-        if (record.agent, record.retriever, record.seed) == (*cell, settings.seed)
-        and record.task.id in wanted
-    )
-
-
 def _agreement(
-    settings: HiddenConstraintsSettings, plans: PlanSet, tasks: Tasks
+    settings: HiddenConstraintsSettings, records: Sequence[PlanRecord], tasks: Tasks
 ) -> dict[str, Any] | None:
     """The judge against the deterministic checker, over the plans of the main table."""
     constraints, asked = {task.id: task.constraint for task in tasks}, set(_asked(settings))
     judged = [
         record
-        for record in plans.records
-        if record.outcome.semantic is not None
-        and record.task.id in constraints
-        and record.seed in settings.all_seeds
-        and (record.agent, record.retriever) in asked
+        for record in records
+        if record.outcome.semantic is not None and (record.agent, record.retriever) in asked
     ]
     if not judged:
         return None
@@ -313,8 +291,7 @@ class HiddenConstraintsOptions:
             policy = load_policy(path).policy
             if not isinstance(policy, GatePolicy):
                 raise UsageError(
-                    f"--gate {path} holds a policy of kind {policy.kind!r}, and a gate is wanted; fit one "
-                    "with 'suffice fit gate PLANS --out gate.json'"
+                    f"--gate {path} holds a policy of kind {policy.kind!r}; type a gate of 'suffice fit gate'"
                 )
             place = Path(path)
             whole = place.name == "policy.json"  # of a policy that is a folder
@@ -337,12 +314,9 @@ def _experimenters(
     def connected(llm: str, name: str | None) -> ChatModel:
         return connect(llm, name, server=options.server, cache=cache)
 
-    model: ChatModel
-    if scripted:
-        planner = ScriptedPlanner(made)
-        model = planner if cache is None else CachedModel(planner, cache)
-    else:
-        model = connected(llm, options.model)
+    model: ChatModel = ScriptedPlanner(made) if scripted else connected(llm, options.model)
+    if scripted and cache is not None:
+        model = CachedModel(model, cache)
     judge: Judge
     if asked.judge == CHECKER or (asked.judge is None and scripted):
         judge, judge_name = CheckerJudge(task.constraint for task in made.tasks), CHECKER
@@ -388,22 +362,14 @@ def run(
     who = _experimenters(model, asked, wanted, made)
     if out is None:
         say("without --out nothing is kept: if this is interrupted, it starts anew")
-    line = ProgressLine("runs finished")
-
-    def progress(now: Progress) -> None:
-        line.show(now.finished, now.planned, failed=now.failed)
-
     with waiting("hidden_constraints"):
-        found = hidden_constraints_study(who, wanted, progress, made=made)
+        found = hidden_constraints_study(who, wanted, made, question_progress("runs finished"))
     if found is None:
         kept = "nothing was kept" if out is None else "run the same command again to go on"
         say(f"interrupted; {kept}")
         return INTERRUPTED
-    code = report("hidden_constraints", found, form, out, f"; the plans are in {out}/{_PLANS}")
-    if not failed_runs(found.document):
-        return code
-    kept = "with --out their reasons are kept, and running again retries them"
-    say(
-        f"some runs failed; {kept if out is None else f'see {out}/{_PLANS}; run again to retry them'}"
-    )
-    return 1
+    report("hidden_constraints", found, form, out, f"; the plans are in {out}/{_PLANS}")
+    if failed_runs(found.document):
+        say("some runs failed; with --out their reasons are kept: run again to retry them")
+        return 1
+    return 0

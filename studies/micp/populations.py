@@ -12,7 +12,7 @@ from typing import Annotated, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.command import Found, report
+from studies.command import FirstSeed, Found, mean_intervals, report
 from suffice.cli.output import Form, waiting
 from suffice.cli.parser import command
 from suffice.options import Option, read_grid
@@ -28,7 +28,6 @@ from suffice.policies.micp.stage2 import (
 )
 from suffice.results.table import Column, Table
 from suffice.stats.conformal import exact_level
-from suffice.stats.intervals import Interval, percentile_interval, resampled_means
 
 Array = NDArray[np.float64]
 Kind = Literal["continuous", "10 samples", "5 samples"]
@@ -50,7 +49,6 @@ def calibrate_without_stopping(data: Sampled, alpha: Fraction, preset: Preset) -
     return calibrate(data, alpha, (Fraction(0),) * (data.rounds - 1), preset)
 
 
-# --- questions --------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Population:
     """Questions with what their samples say, and every answer's best confidence so far (n, T, answers).
@@ -70,9 +68,8 @@ class Population:
 def population(kind: Kind, rounds: int, *, seed: int, people: int) -> Population:
     """Questions of which some are answered at once, some later, some never, some confidently wrong.
 
-    A question keeps its difficulty and its favorite wrong answer through all rounds, so entropies
-    depend on each other, on the right answer being there and on its coming later. In 3 of 100 rounds
-    every sample is empty: undefined, though a right answer may have been sampled before.
+    A question keeps its difficulty and its favorite wrong answer, so that rounds depend on each other. In 3
+    of 100 rounds every sample is empty: undefined, though a right answer may have been sampled before.
     """
     rng = np.random.default_rng([seed, rounds, KINDS.index(kind)])
     samples = 5 if kind == "5 samples" else 10
@@ -106,7 +103,6 @@ def population(kind: Kind, rounds: int, *, seed: int, people: int) -> Population
     )
 
 
-# --- the study --------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PopulationSettings:
     """How many populations of how many questions, and what is promised of them."""
@@ -119,9 +115,7 @@ class PopulationSettings:
             help="errors promised (default: 0.1,0.2,0.3)",
         ),
     ] = (0.1, 0.2, 0.3)
-    populations: Annotated[
-        int, Option(metavar="N", at_least=2, help="fresh ones of every kind")
-    ] = 200
+    populations: Annotated[int, Option(metavar="N", at_least=2, help="of every kind")] = 200
     optimize: Annotated[
         int, Option(metavar="N", at_least=1, help="questions that divide the error budget")
     ] = 300
@@ -130,17 +124,7 @@ class PopulationSettings:
     ] = 300
     fresh: Annotated[int, Option(metavar="N", at_least=1, help="questions that are scored")] = 2000
     rounds: Annotated[int, Option(metavar="T", at_least=2, help="the full budget")] = 3
-    seed: Annotated[
-        int, Option(at_least=0, help="of the first population; each next one's is 1 more")
-    ] = 42
-
-
-def intervals(values: Array) -> tuple[Interval, ...]:
-    drawn = resampled_means(values)
-    return tuple(
-        percentile_interval(float(mean), draws)
-        for mean, draws in zip(values.mean(axis=0), drawn.T, strict=True)
-    )
+    seed: FirstSeed = 42
 
 
 Values = dict[tuple[Kind, float, Preset, Way], Array]
@@ -171,8 +155,8 @@ def population_values(settings: PopulationSettings) -> Values:
 def micp_populations(settings: PopulationSettings) -> Found:
     """Each preset's figures: means over populations with 95% intervals."""
     values = population_values(settings)
-    names = [column.name for column in _FIGURES]
-    figures = {cell: intervals(own) for cell, own in values.items()}
+    keys = ("questions", "alpha", "preset", "grid", *(column.name for column in _FIGURES))
+    figures = {cell: mean_intervals(own, seed=settings.seed) for cell, own in values.items()}
     pairs = list(product(KINDS, settings.alphas))
     last = settings.seed + settings.populations - 1
     about = (
@@ -193,13 +177,7 @@ def micp_populations(settings: PopulationSettings) -> Found:
         )
         for preset in PRESETS
     ]
-    cells = [
-        {
-            **dict(zip(("questions", "alpha", "preset", "grid"), cell, strict=True)),
-            **dict(zip(names, found, strict=True)),
-        }
-        for cell, found in figures.items()
-    ]
+    cells = [dict(zip(keys, (*cell, *found), strict=True)) for cell, found in figures.items()]
     return Found(document={"settings": settings, "cells": cells}, shown=by_preset)
 
 

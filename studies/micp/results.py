@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Annotated, Any, Literal, get_args
 
-from studies.command import seeds_named
+from studies.command import FirstSeed, check_names, names_option, seeds_named
 from suffice.errors import UsageError, counted
-from suffice.options import Option, read_grid, read_names
+from suffice.options import Option, read_grid
 from suffice.policies.method import Preset
 from suffice.policies.micp.micp_settings import MiCPSettings
 from suffice.results.formats import percent
@@ -43,14 +43,11 @@ class MiCPStudySettings:
             help="errors promised, of answer sets and of the passage filter (default: 0.05:0.3:0.05)",
         ),
     ] = ALPHAS
-    presets: Annotated[
-        tuple[Preset, ...],
-        Option(metavar="A,B", parse=read_names, help=f"of {', '.join(PRESETS)} (default: both)"),
-    ] = PRESETS
+    presets: Annotated[tuple[Preset, ...], names_option(PRESETS)] = PRESETS
     divisions: Annotated[
         int, Option(name="seeds", metavar="N", at_least=1, help="random divisions")
     ] = 3
-    seed: Annotated[int, Option(at_least=0, help="of the first; each next one's is 1 more")] = 42
+    seed: FirstSeed = 42
     shares: Annotated[
         tuple[float, ...],
         Option(
@@ -66,9 +63,7 @@ class MiCPStudySettings:
             exact_level(alpha)
         if len(set(self.alphas)) != len(self.alphas) or not self.alphas:
             raise UsageError(f"alphas must be given, each once, found {self.alphas}")
-        unknown = [preset for preset in self.presets if preset not in PRESETS]
-        if unknown or not self.presets:
-            raise UsageError(f"presets must be of {', '.join(PRESETS)}, found {self.presets}")
+        check_names("--presets", self.presets, PRESETS)
         if len(self.shares) != 3 or min(self.shares) <= 0.0 or sum(self.shares) > 1.0 + 1e-9:
             raise UsageError(
                 "three shares to optimise, calibrate and test must be above 0 and sum to at most 1, found "
@@ -85,7 +80,6 @@ class MiCPStudySettings:
         return range(self.seed, self.seed + self.divisions)
 
 
-# --- tables ---------------------------------------------------------------------------------------
 def tables_of(settings: MiCPStudySettings, records: Sequence[Mapping[str, Any]]) -> Iterator[Table]:
     """Of every trace set: ways to divide the budget, coverage against target, the passage filter."""
     for record in records:
@@ -147,7 +141,6 @@ def _target(alpha: float) -> Cell:
 def _coverage(
     settings: MiCPStudySettings, cells: Mapping[Any, Mapping[str, Any]], preset: Preset
 ) -> Table:
-    """Coverage, rounds and set size against the target, budget divided for rounds."""
     rows = []
     for alpha in settings.alphas:
         ours, without = cells[alpha, preset, OURS], cells[alpha, preset, BASELINE]
@@ -179,7 +172,6 @@ def _coverage(
 
 
 def _filter(settings: MiCPStudySettings, retention: Sequence[Mapping[str, Any]]) -> Table:
-    """What the passage filter keeps; each preset's first column is what it promises."""
     heads = {"passages": "passages kept", "all": "all kept", "shown": "shown"}
     shares = {"published": ("passages", "all", "shown"), "corrected": ("all", "passages", "shown")}
     asked = [(preset, name) for preset in settings.presets for name in shares[preset]]

@@ -33,14 +33,12 @@ from suffice.trace.rounds.labels import names_passages
 from suffice.trace.rounds.trace_set import TraceSet
 
 
-# --- what is read of a record, once ---------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledRecord:
     """A trace set's labelled questions.
 
     ``steps`` of each round (n_entries, 3) say how many answers a set holds for any threshold: a question, the
-    confidence from which an entry counts, and how many answers it then adds, 1, or less where it joins
-    answers that were apart. Ties in ``sampled`` are drawn by some seed: take :meth:`drawn_by`.
+    confidence from which an entry counts, and how many answers it adds (less than 1: it joins some).
     """
 
     traces: TraceSet
@@ -128,7 +126,6 @@ def _steps(clusters: Sequence[_Cluster]) -> Iterator[tuple[float, int]]:
             yield confidence, 1 - len(touching)
 
 
-# --- the study ------------------------------------------------------------------------------------
 class Division(NamedTuple):
     """Which questions optimise, calibrate and test, each (n,)."""
 
@@ -141,9 +138,8 @@ class Division(NamedTuple):
         return tuple(int(part.sum()) for part in self)
 
 
-def micp_study(traces: Sequence[TraceSet], settings: MiCPStudySettings | None = None) -> Found:
+def micp_study(traces: Sequence[TraceSet], wanted: MiCPStudySettings) -> Found:
     """Evaluate MiCP on every trace set."""
-    wanted = MiCPStudySettings() if settings is None else settings
     records = [_study(trace_set, wanted) for trace_set in traces]
     fit = wanted.fit
     names = ("grid", "steps", "weight", "stop_on", "penalty", "match_f1")
@@ -152,10 +148,8 @@ def micp_study(traces: Sequence[TraceSet], settings: MiCPStudySettings | None = 
         "presets": wanted.presets,
         "seeds": wanted.seeds,
         "shares": dict(zip(PARTS, wanted.shares, strict=True)),
-        "fit": {
-            **{name: getattr(fit, name) for name in names},
-            "clusters": fit.clusters or "string",
-        },
+        "fit": {name: getattr(fit, name) for name in names}
+        | {"clusters": fit.clusters or "string"},
         "band": "mean, least and greatest over divisions of the same questions",
         "version": VERSION,
         "trace_sets": records,
@@ -206,11 +200,9 @@ def _study(traces: TraceSet, settings: MiCPStudySettings) -> dict[str, Any]:
                 grid=fit.grid,
             )
             thresholds: dict[Way, Stage2] = {
-                BASELINE: calibrate_without_stopping(held, level, preset)
+                BASELINE: calibrate_without_stopping(held, level, preset),
+                **{way: calibrate(held, level, one.levels, preset) for way, one in best.items()},
             }
-            for objective, chosen in best.items():
-                found = calibrate(held, level, chosen.levels, preset)
-                thresholds[objective] = found
             for way, threshold in thresholds.items():
                 scores = {"seed": seed, **_score(record, division, sampled, threshold, fit.weight)}
                 scored.setdefault((alpha, preset, way), []).append(scores)
@@ -244,10 +236,7 @@ def _study(traces: TraceSet, settings: MiCPStudySettings) -> dict[str, Any]:
 def _score(
     record: LabelledRecord, division: Division, sampled: Sampled, thresholds: Stage2, weight: float
 ) -> dict[str, Any]:
-    """Thresholds of one division on its ``questions`` to test; ``covered`` counts.
-
-    ``coverage_exact_95``: Clopper and Pearson's interval of the coverage of these thresholds.
-    """
+    """Thresholds of one division on its questions to test."""
     test = division.test
     seen = evaluate(sampled.take(test), thresholds)
     stops = np.zeros(len(test), np.int64)
@@ -283,7 +272,6 @@ def _retention(
         yield {"alpha": alpha, "preset": preset, **bands, "divisions": kept}
 
 
-# --- notes ----------------------------------------------------------------------------------------
 def _about_the_record(record: LabelledRecord) -> Iterator[str]:
     if record.unlabelled:
         yield f"{record.unlabelled} questions without gold answers are left out"
@@ -312,7 +300,6 @@ def _few(sizes: Sequence[int], alphas: Sequence[float]) -> Iterator[str]:
         )
 
 
-# --- the command ----------------------------------------------------------------------------------
 _FIT = ("rounds", "weight", "grid", "steps", "stop_on", "penalty", "clusters", "match_f1")
 
 

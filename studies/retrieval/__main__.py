@@ -5,24 +5,31 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.command import Found, out_option, report, study_app
+from studies.command import (
+    Found,
+    check_names,
+    mean_intervals,
+    names_option,
+    out_option,
+    report,
+    study_main,
+)
 from studies.tfidf import TfidfIndex
-from suffice.cli import main as command_line
 from suffice.cli.output import Form, ProgressLine, waiting
 from suffice.cli.parser import command
 from suffice.contracts import Encoder, Reranker, Retriever
 from suffice.datasets.files import Example
 from suffice.datasets.known_datasets import DATASETS, load
-from suffice.errors import UsageError, unknown_name
+from suffice.errors import UsageError
+from suffice.evaluation.settings import Resamples
 from suffice.loops.connecting import connect_encoder, connect_reranker
-from suffice.options import Option, read_names
+from suffice.options import Option
 from suffice.results.formats import count
 from suffice.results.table import Column, Kind, Table
 from suffice.retrieval.retrievers import (
@@ -35,10 +42,11 @@ from suffice.retrieval.retrievers import (
     pooled_passages,
     reranks,
 )
-from suffice.stats.intervals import percentile_interval, resampled_means
+from suffice.stats.intervals import Interval
 
 DEPTHS = (5, 10, 20, 50)
 _TFIDF = "tfidf"
+_USUAL = (_TFIDF, "dense", "hybrid", "hybrid+rerank")
 COMPARED = (*RETRIEVERS, _TFIDF, f"{_TFIDF}+rerank")
 
 
@@ -46,26 +54,18 @@ COMPARED = (*RETRIEVERS, _TFIDF, f"{_TFIDF}+rerank")
 class RetrievalSettings:
     """What is compared with BM25."""
 
-    retrievers: Annotated[
-        tuple[str, ...],
-        Option(
-            metavar="A,B,...",
-            parse=read_names,
-            help=f"what is compared with bm25, of {', '.join(COMPARED)}",
-        ),
-    ] = ("tfidf", "dense", "hybrid", "hybrid+rerank")
+    retrievers: Annotated[tuple[str, ...], names_option(COMPARED, ", compared with bm25")] = _USUAL
     encoder: Encoder | None = None
     reranker: Reranker | None = None
     pool: Annotated[
         int | None,
         Option(metavar="N", at_least=1, help="passages given to the reranker (default: 40)"),
     ] = None
-    resamples: Annotated[
-        int, Option(name="bootstrap", metavar="N", at_least=1, help="resamples")
-    ] = 1000
+    resamples: Resamples = 1000
     seed: Annotated[int, Option(at_least=0, help="of generated data and resampling")] = 42
 
     def __post_init__(self) -> None:
+        check_names("--retrievers", self.retrievers, COMPARED)
         if self.pool is not None and not any(map(reranks, self.retrievers)):
             raise UsageError(
                 "--pool is for retrievers that rerank, and none is compared; add one to --retrievers"
@@ -86,8 +86,6 @@ def data_set_recall(
     hits: dict[str, NDArray[np.float64]] = {}
     limits: dict[int, list[str]] = {}
     for name in dict.fromkeys(("bm25", *settings.retrievers)):
-        if name not in COMPARED:
-            raise UsageError(unknown_name("retriever", name, COMPARED))
         if missing := _missing(name, settings):
             notes.append(f"{name} is left out: {missing}")
             continue
@@ -144,32 +142,25 @@ def _hits(example: Example, retriever: Retriever) -> list[int]:
 def _results(
     hits: dict[str, NDArray[np.float64]], gold: NDArray[np.float64], settings: RetrievalSettings
 ) -> Iterator[dict[str, Any]]:
-    """Every retriever's recall.
+    """Every retriever's recall: the mean over questions of the share of gold titles among the first k."""
+    bm25 = hits["bm25"] / gold[:, None]
 
-    ``recall@k`` is the mean over questions of the share of gold passages, by title, among the first k;
-    ``gold_hits`` their number in all; ``against_bm25`` the paired difference (``None`` for BM25).
-    """
-    columns = np.hstack([counts / gold[:, None] for counts in hits.values()])  # by retriever, depth
-    drawn = resampled_means(columns, resamples=settings.resamples, seed=settings.seed)
-    means = columns.mean(axis=0)
-    names = [f"recall@{k}" for k in DEPTHS]
-    for number, (retriever, counts) in enumerate(hits.items()):
-        recall, against = {}, {}
-        for at, name in enumerate(names):
-            own = number * len(DEPTHS) + at
-            recall[name] = percentile_interval(float(means[own]), drawn[:, own])
-            difference = float(means[own] - means[at])
-            against[name] = percentile_interval(difference, drawn[:, own] - drawn[:, at])
+    def by_depth(shares: NDArray[np.float64]) -> dict[str, Interval]:
+        found = mean_intervals(shares, resamples=settings.resamples, seed=settings.seed)
+        return {f"recall@{k}": interval for k, interval in zip(DEPTHS, found, strict=True)}
+
+    for retriever, counts in hits.items():
+        shares = counts / gold[:, None]
+        recall = by_depth(shares)
         yield {
             "retriever": retriever,
             **{name: interval.estimate for name, interval in recall.items()},
             "gold_hits": dict(zip(DEPTHS, counts.sum(axis=0).astype(int), strict=True)),
             "intervals": recall,
-            "against_bm25": None if retriever == "bm25" else against,
+            "against_bm25": None if retriever == "bm25" else by_depth(shares - bm25),
         }
 
 
-# --- tables ---------------------------------------------------------------------------------------
 def _tables(dataset: str, found: Mapping[str, Any]) -> Iterator[Table]:
     """The paper's Table V, and every retriever against BM25."""
     title = (
@@ -197,7 +188,6 @@ def _by_depth(found: Mapping[str, Any], name: str, title: str, kind: Kind, figur
     )
 
 
-# --- the command ----------------------------------------------------------------------------------
 @command()
 def run(
     *,
@@ -237,7 +227,7 @@ def run(
     return report("retrieval", Found(document=document, shown=shown, notes=notes), form, out)
 
 
-main = partial(command_line.main, app=study_app("retrieval", run))
+main = study_main("retrieval", run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from studies.stop_rag.results import LEARNED, SIGNALS, StopRAGStudySettings, Variant
+from studies.stop_rag.results import SIGNALS, StopRAGStudySettings, Variant
 from suffice.errors import DataError
 from suffice.measures.measures import Measures
 from suffice.policies.method import FitRun
@@ -24,8 +24,7 @@ _READ = (
 )
 _STUDY = "study"  # where a policy's provenance says what it was fitted for
 _ROWS = 1024
-Watch = Callable[[str], Callable[[Any], None] | None]
-"""Called with the name of a training that begins; gives what is called with how far it is."""
+Watch = Callable[[str], Callable[[Any], None] | None]  # of a training's name and its progress
 
 
 class FittedPolicy(NamedTuple):
@@ -42,7 +41,7 @@ class FittedPolicy(NamedTuple):
 
 
 def fitting_questions(traces: TraceSet, settings: StopRAGStudySettings) -> Mapping[str, TraceSet]:
-    """The questions fitted on, by split: those trained on, then those that validate, if there are such."""
+    """The questions trained on, and those that validate, if there are such."""
     splits = [settings.fit_split]
     if VALIDATION_SPLIT in traces.splits and settings.fit_split != VALIDATION_SPLIT:
         splits.append(VALIDATION_SPLIT)
@@ -52,10 +51,7 @@ def fitting_questions(traces: TraceSet, settings: StopRAGStudySettings) -> Mappi
 def fit_variants(
     traces: TraceSet, settings: StopRAGStudySettings, watch: Watch = lambda _: None
 ) -> list[FittedPolicy]:
-    """Every variant in every seed, in this order.
-
-    A policy that the folder holds is taken if it was fitted on the same questions in the same way.
-    """
+    """Every variant in every seed; one that the folder holds is taken if it was fitted in the same way."""
     questions = fitting_questions(traces, settings).values()
     fitted = []
     for variant in settings.variants:
@@ -75,11 +71,12 @@ def _fitted(
     watch: Watch,
 ) -> FittedPolicy:
     base = settings.signals if variant == SIGNALS else settings.text
+    target = "q-lambda" if variant == "signals" else variant
     reward = "f1" if settings.f1_kind == "squad" else f"f1-{settings.f1_kind}"
-    how = replace(base, target=LEARNED[variant], reward=reward, seed=seed)
+    how = replace(base, target=target, reward=reward, seed=seed)
     schedule = asdict(how.schedule(settings.preset, traces.origin.run.get("dataset")))
     schedule.pop("device", None)
-    depends_on = {
+    stated: dict[str, Any] = {
         "preset": settings.preset,
         "features": how.features,
         "reward": how.reward,
@@ -88,7 +85,7 @@ def _fitted(
         **schedule,
         "questions": digest,
     }
-    stated: dict[str, Any] = json.loads(json.dumps(depends_on))
+    stated = json.loads(json.dumps(stated))
     folder = None if settings.folder is None else settings.folder / f"{variant}-{seed}"
     if folder is not None and (folder / "policy.json").exists():
         return FittedPolicy(variant, seed, _read_fit(folder, stated), loaded=True)

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.command import Band, seeds_named
+from studies.command import Band, FirstSeed, check_names, mean_intervals, names_option, seeds_named
 from suffice.errors import UsageError
-from suffice.options import Option, read_names
+from suffice.evaluation.settings import Resamples
+from suffice.options import Option
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.method import Preset
 from suffice.policies.stop_rag.fit import VALIDATION_SPLIT
-from suffice.policies.stop_rag.stop_rag_settings import StopRAGSettings, Target
+from suffice.policies.stop_rag.stop_rag_settings import StopRAGSettings
 from suffice.results.table import Cell, Column, Table, Value
 from suffice.scoring import F1Kind
-from suffice.stats.intervals import Interval, percentile_interval, resampled_means
+from suffice.stats.intervals import Interval
 
 Variant = Literal["q-lambda", "mc", "q0", "binary", "signals"]
 VARIANTS: tuple[Variant, ...] = get_args(Variant)
@@ -28,9 +28,6 @@ DEFAULT: Variant = "q-lambda"
 SIGNALS: Variant = "signals"
 LLM_STOPS = "llm-stop"
 ORACLE = "oracle-f1"
-LEARNED: Mapping[Variant, Target] = MappingProxyType(
-    {"q-lambda": "q-lambda", "mc": "mc", "q0": "q0", "binary": "binary", "signals": "q-lambda"}
-)
 SCORES = {"em": "EM", "f1": "F1", "acc": "Acc"}
 RETRIEVAL = {"precision": "Prec", "recall": "Recall", "mean_rounds": "Steps"}
 _FIGURES = ("em", "f1", "acc", "mean_rounds", "llm_calls", "precision", "recall")
@@ -40,25 +37,13 @@ _FIGURES = ("em", "f1", "acc", "mean_rounds", "llm_calls", "precision", "recall"
 class StopRAGStudySettings:
     """What is evaluated: networks over texts by what they learn towards, and ``signals`` alone.
 
-    Every variant is trained with ``seed``, ``seed`` + 1, ... on ``fit_split`` (a split ``validation`` is read
-    beside it) and scored on ``split``; target, reward and seed of ``text`` and ``signals`` play no part.
-    Fitted policies are kept in ``folder``, ``VARIANT-SEED`` each, and found again.
+    Every variant is trained with ``seed``, ``seed`` + 1, ... on ``fit_split`` (and ``validation``, if there)
+    and scored on ``split``; target, reward and seed of ``text`` and ``signals`` play no part.
     """
 
-    variants: Annotated[
-        tuple[Variant, ...],
-        Option(
-            metavar="A,B,...", parse=read_names, help=f"of {', '.join(VARIANTS)} (default: all)"
-        ),
-    ] = VARIANTS
+    variants: Annotated[tuple[Variant, ...], names_option(VARIANTS)] = VARIANTS
     seeds: Annotated[int, Option(metavar="N", at_least=1, help="trainings a variant")] = 3
-    seed: Annotated[
-        int,
-        Option(
-            at_least=0,
-            help="of the first training, each next one's is 1 more, and of the resampling",
-        ),
-    ] = 42
+    seed: FirstSeed = 42
     preset: Annotated[Preset, Option(help="settings for small data, or the paper's")] = "corrected"
     fit_split: str = FIT_SPLIT
     split: Annotated[str, Option(metavar="S", help="questions to score")] = EVAL_SPLIT
@@ -67,18 +52,11 @@ class StopRAGStudySettings:
     f1_kind: Annotated[
         F1Kind, Option(name="f1", help="which F1, of answers and of rewards; the paper's is squad")
     ] = "squad"
-    resamples: Annotated[
-        int, Option(name="bootstrap", metavar="N", at_least=1, help="resamples")
-    ] = 1000
+    resamples: Resamples = 1000
     folder: Path | None = None
 
     def __post_init__(self) -> None:
-        unknown = [variant for variant in self.variants if variant not in VARIANTS]
-        if unknown or not self.variants or len(set(self.variants)) < len(self.variants):
-            raise UsageError(
-                f"variants must be of {', '.join(VARIANTS)}, each once, found "
-                f"{', '.join(self.variants) or 'none'}"
-            )
+        check_names("--variants", self.variants, VARIANTS)
         if self.split in (self.fit_split, VALIDATION_SPLIT):
             raise UsageError(
                 f"split {self.split!r} is fitted on; name another one to score, as in --split {EVAL_SPLIT}"
@@ -91,11 +69,9 @@ class StopRAGStudySettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunScores:
-    """A policy on the questions.
+    """A policy on the questions: figures of each (n_questions,), NaN where undefined; mean ``llm_calls``.
 
-    ``by_question`` has em, f1, acc, mean_rounds, precision and recall of each (n_questions,), NaN where
-    undefined; ``llm_calls`` is a mean (``None``: unknown), ``beyond_record`` counts questions that end before
-    the round it wanted.
+    ``beyond_record`` counts questions that end before the round it wanted.
     """
 
     seed: int | None = None
@@ -157,22 +133,15 @@ class Contender:
 class RecordStudy:
     """Every contender on the same questions of a record, and what its document says beside them.
 
-    ``contrasts`` are differences of F1, alone and with all others of the study. ``full_budget`` and
-    ``best_fixed`` are the fixed budgets compared with, the second chosen where policies are fitted.
-    ``critical`` is how many bootstrap errors an interval at once has
-    on either side. ``unread`` counts actions (queries and verdicts) that could not be read, ``None`` where
-    the record does not count them; ``lacks`` is what it has not of the paper's.
+    ``contrasts`` are differences of F1, alone and with all others of the study, by ``critical`` bootstrap
+    errors. ``best_fixed`` was chosen where policies are fitted. ``unread`` counts actions (queries and
+    verdicts) that could not be read, if known; ``lacks`` is what the record has not of the paper's.
     """
 
     settings: StopRAGStudySettings
     document: Mapping[str, Any]
     contenders: Sequence[Contender]
-    contrasts: Sequence[Mapping[str, Any]]
     samples: int
-
-    @property
-    def place(self) -> str:
-        return f"{self.document['dataset']} {self.document['pipeline']}"
 
     def contender(self, name: str) -> Contender | None:
         return next((policy for policy in self.contenders if policy.name == name), None)
@@ -182,16 +151,13 @@ class RecordStudy:
         contender = self.contender(self.document.get(method, method))
         if contender is None:
             return None
-        values = contender.of_questions(name)
-        known = values[np.isfinite(values)]
+        values, wanted = contender.of_questions(name), self.settings
+        known = values[np.isfinite(values), None]
         if not len(known):
             return None
-        wanted = self.settings
-        draws = resampled_means(known[:, None], resamples=wanted.resamples, seed=wanted.seed)
-        return percentile_interval(float(known.mean()), draws[:, 0])
+        return mean_intervals(known, resamples=wanted.resamples, seed=wanted.seed)[0]
 
 
-# --- tables of one record -------------------------------------------------------------------------
 def record_tables(study: RecordStudy) -> Iterator[Table]:
     """What was evaluated, every policy, difference and training, and what the figures are."""
     wanted = study.settings
@@ -206,7 +172,7 @@ def record_tables(study: RecordStudy) -> Iterator[Table]:
         "In brackets after a mean: least and greatest over seeds. Differences: F1 of a question averaged "
         f"over seeds, 95% intervals of {wanted.resamples} paired resamples of the questions (seed "
         f"{wanted.seed}), which say nothing of luck in training; those that hold at once cover all of them "
-        f"({len(study.contrasts)}) together with 95%.",
+        f"({len(study.document['contrasts'])}) together with 95%.",
     )
 
 
@@ -248,7 +214,7 @@ def _contrasts(records: Sequence[RecordStudy], *, some: bool = False) -> Table:
         rivals = (told["full_budget"], told["best_fixed"], LLM_STOPS)
         rows += [
             [told["dataset"], told["pipeline"], *one.values()]
-            for one in record.contrasts
+            for one in told["contrasts"]
             if not some or (one["of"] in methods and one["against"] in rivals)
         ]
     return Table(
@@ -303,7 +269,6 @@ def _trainings(study: RecordStudy) -> Table:
     )
 
 
-# --- the paper's tables ---------------------------------------------------------------------------
 _METHODS = {
     "full_budget": "all rounds",
     "best_fixed": "best fixed number",
@@ -347,7 +312,6 @@ def _paper_table(
     methods: Mapping[str, str],
     figures: Mapping[str, str],
 ) -> Table:
-    """Rows are a pipeline's methods, columns the data sets' figures."""
     by_place = {(one.document["pipeline"], one.document["dataset"]): one for one in records}
     datasets = list(dict.fromkeys(dataset for _, dataset in by_place))
     rows: list[list[Value]] = []

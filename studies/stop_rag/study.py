@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,6 +33,7 @@ from suffice.cli.shared_options import Reading, SeveralTraces
 from suffice.contracts import StopPolicy
 from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import UsageError, counted
+from suffice.evaluation.replay.answers import Resampling
 from suffice.evaluation.replay.named_policies import ORACLES
 from suffice.evaluation.replay.runner import at_stop
 from suffice.measures.costs import CostBook, cost_reads
@@ -48,7 +49,6 @@ from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.trace_set import TraceSet, is_veiled
 
 
-# --- scores ---------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Questions:
     """Labelled questions with everything a stop at any round is worth."""
@@ -83,10 +83,8 @@ class Questions:
         return self._stopped(stops, CostReads(answers=True))
 
     def policy(self, policy: StopPolicy, seed: int | None = None) -> tuple[RunScores, float]:
-        """A policy's figures, and the seconds it took to decide a recorded round.
-
-        A model that is loaded when it first decides has decided once before the clock starts.
-        """
+        """A policy's figures, and the seconds it took to decide a recorded round."""
+        # a model may be loaded when it first decides, which is not timed
         first = self.traces.take(np.arange(self.traces.n_questions) == 0)
         first_stops(policy, signal_table(first, policy.specs))
         started = time.perf_counter()
@@ -121,11 +119,7 @@ class Questions:
 
 
 def best_fixed(fitting: Sequence[TraceSet], f1_kind: F1Kind, rounds: int) -> int:
-    """The number of rounds, at most ``rounds``, after which F1 on these questions is highest.
-
-    Of equal ones the fewest; questions without gold answers do not count, and one recorded for fewer
-    rounds stays at its last.
-    """
+    """The fewest rounds, at most ``rounds``, with the highest F1 on the questions with gold answers."""
     scores: list[NDArray[np.float64]] = []
     for part in fitting:
         traces = part.take(labelled(part))
@@ -140,16 +134,13 @@ def best_fixed(fitting: Sequence[TraceSet], f1_kind: F1Kind, rounds: int) -> int
 
 
 def contrasts(
-    f1_of: Mapping[str, NDArray[np.float64]],
-    pairs: Sequence[tuple[str, str]],
-    *,
-    resamples: int,
-    seed: int,
+    contenders: Sequence[Contender], pairs: Sequence[tuple[str, str]], draws: Resampling
 ) -> tuple[list[dict[str, Any]], float]:
     """Mean differences of F1, the first of a pair minus the second, over the same resampled questions."""
+    f1_of = {contender.name: contender.of_questions("f1") for contender in contenders}
     differences = np.stack([f1_of[of] - f1_of[against] for of, against in pairs], axis=1)
     (band,) = simultaneous_bands(
-        len(pairs), lambda part: differences[:, part], [None], resamples=resamples, seed=seed
+        len(pairs), lambda part: differences[:, part], [None], **asdict(draws)
     )
     found = [
         {"of": of, "against": against, "difference": band.alone(at), "at_once": band.at_once(at)}
@@ -158,17 +149,12 @@ def contrasts(
     return found, band.critical
 
 
-# --- one record -----------------------------------------------------------------------------------
 def record_study(
-    traces: TraceSet, settings: StopRAGStudySettings | None = None, watch: Watch = lambda _: None
+    traces: TraceSet, wanted: StopRAGStudySettings, watch: Watch = lambda _: None
 ) -> RecordStudy:
-    """Train every variant in every seed, and compare them on questions that none has seen.
-
-    Of a record without texts, the network over signals alone.
-    """
-    wanted = StopRAGStudySettings() if settings is None else settings
+    """Train every variant in every seed, and compare them on questions that none has seen."""
     if is_veiled(traces.origin.run) and SIGNALS in wanted.variants:
-        wanted = replace(wanted, variants=(SIGNALS,))
+        wanted = replace(wanted, variants=(SIGNALS,))  # the others read texts
     asked = traces.only_split(wanted.split)
     questions = Questions.read(asked, wanted.f1_kind)
     fitting = fitting_questions(traces, wanted)
@@ -182,12 +168,8 @@ def record_study(
     best = f"fixed-{best_fixed(list(fitting.values()), wanted.f1_kind, known.n_rounds)}"
     fitted = fit_variants(traces, wanted, watch)
     contenders = tuple(_contenders(questions, fitted, wanted))
-    found, critical = contrasts(
-        {contender.name: contender.of_questions("f1") for contender in contenders},
-        list(dict.fromkeys(_pairs(contenders, (full, best)))),
-        resamples=wanted.resamples,
-        seed=wanted.seed,
-    )
+    pairs = list(dict.fromkeys(_pairs(contenders, (full, best))))
+    found, critical = contrasts(contenders, pairs, Resampling(wanted.resamples, wanted.seed))
     dataset, pipeline = named(traces)
     samples = int(np.nanmax(traces.lengths("samples")))
     recall = at_stop(questions.quality.recall, known.last_rounds)
@@ -218,9 +200,7 @@ def record_study(
         "band": "mean, least and greatest over seeds",
         "notes": list[str](),
     }
-    study = RecordStudy(
-        settings=wanted, document=document, contenders=contenders, contrasts=found, samples=samples
-    )
+    study = RecordStudy(settings=wanted, document=document, contenders=contenders, samples=samples)
     document["notes"] = list(_notes(study, known, fitted))
     return study
 
@@ -257,21 +237,19 @@ def _contenders(
 def _facts(fitted: FittedPolicy, state_seconds: float) -> dict[str, Any]:
     """How one network was trained (``loaded``: found so), and what deciding with it takes.
 
-    Of ``trajectories`` (questions) with ``decisions`` (states before the last) the ``informative`` states are
-    in the loss; ``validated`` questions chose checkpoint and threshold. ``seconds`` are those of its last
-    sitting, ``truncated`` is the share of states that lost text (``None``: it reads none), ``state_seconds``
-    what a recorded state took to value on this machine.
+    Of ``decisions`` (states before the last) the ``informative`` ones are in the loss. ``truncated`` is the
+    share of states that lost text (``None``: it reads none).
     """
     policy = fitted.policy
     training, cut = policy.fitted_on["training"], policy.fitted_on["truncation"]
+    names = ("decisions", "informative", "steps", "seconds")
     return {
         "seed": fitted.seed,
         "loaded": fitted.loaded,
         "threshold": policy.threshold,
         "trajectories": training["questions"],
-        **{name: training[name] for name in ("decisions", "informative")},
         "validated": policy.fitted_on["validation"]["questions"],
-        **{name: training[name] for name in ("steps", "seconds")},
+        **{name: training[name] for name in names},
         "truncated": None if cut is None else cut["states_cut"] / max(1, cut["states"]),
         "state_seconds": state_seconds,
     }
@@ -318,7 +296,6 @@ def _lacks(traces: TraceSet, samples: int) -> Iterator[str]:
         yield "the paper's final answer: none by --final-answer ircot"
 
 
-# --- notes ----------------------------------------------------------------------------------------
 def _notes(study: RecordStudy, traces: TraceSet, fitted: Sequence[FittedPolicy]) -> Iterator[str]:
     told = study.document
     for variant in study.contenders:
@@ -382,7 +359,6 @@ def _about_fits(study: RecordStudy, fitted: Sequence[FittedPolicy]) -> Iterator[
         yield f"{which}: {remark}"
 
 
-# --- several records, and the command -------------------------------------------------------------
 def stop_rag_study(
     traces: Sequence[TraceSet], settings: StopRAGStudySettings, watch: Watch = lambda _: None
 ) -> Found:
@@ -415,8 +391,9 @@ def stop_rag_study(
         raise UsageError("; ".join(f"{path}: {why}" for path, why in refused.items()))
     said: dict[str, list[str]] = {}
     for record in records:
-        for note in record.document["notes"]:
-            said.setdefault(note, []).append(record.place)
+        told = record.document
+        for note in told["notes"]:
+            said.setdefault(note, []).append(f"{told['dataset']} {told['pipeline']}")
     notes = [f"{', '.join(where)}: {note}" for note, where in said.items()]
     notes += [f"{path} is left out: {why}" for path, why in refused.items()]
     tables = [table for table in paper_tables(records) if table.rows]

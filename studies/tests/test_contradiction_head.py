@@ -59,9 +59,9 @@ def test_the_file_comes_back_for_its_encoder_alone(tmp_path: Path) -> None:
         ContradictionHead.load(path, HashingEncoder(8))
 
 
-def test_damaged_newer_and_missing_files(tmp_path: Path) -> None:
+def test_damaged_and_missing_files(tmp_path: Path) -> None:
     path = tmp_path / "head.npz"
-    with pytest.raises(UsageError, match="contradiction"):
+    with pytest.raises(DataError):
         HeadWeights.read(path)
     WEIGHTS.write(path)
     whole = path.read_bytes()
@@ -73,13 +73,10 @@ def test_damaged_newer_and_missing_files(tmp_path: Path) -> None:
             HeadWeights.read(path)
 
 
-@pytest.mark.parametrize(("field", "value"), [("_SCHEMA", 2), ("FEATURES", ("other",))])
-def test_files_of_other_versions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str, value: object
-) -> None:
+def test_files_of_other_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "head.npz"
     with monkeypatch.context() as patch:
-        patch.setattr(contradiction_head, field, value)
+        patch.setattr(contradiction_head, "FEATURES", ("other",))
         WEIGHTS.write(path)
     with pytest.raises(DataError, match="features"):
         HeadWeights.read(path)

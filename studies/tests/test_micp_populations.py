@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from studies.command import mean_intervals
 from studies.micp.__main__ import main
 from studies.micp.populations import (
     KINDS,
@@ -16,7 +17,6 @@ from studies.micp.populations import (
     Kind,
     PopulationSettings,
     Values,
-    intervals,
     population,
     population_values,
 )
@@ -57,7 +57,7 @@ def test_every_cell_holds_what_it_must(small: Values) -> None:
         (kind, 0.2, preset, way) for kind in KINDS for preset in PRESETS for way in WAYS
     }
     for (_, alpha, preset, way), values in small.items():
-        saved, coverage, size = intervals(values)
+        saved, coverage, size = mean_intervals(values)
         assert values.shape == (6, 3)
         assert coverage.low <= coverage.estimate <= coverage.high
         assert 1.0 <= size.estimate <= 7.0
@@ -71,7 +71,7 @@ def test_every_cell_holds_what_it_must(small: Values) -> None:
 def test_the_box_saves_no_more_than_shares_in_the_corrected_preset(small: Values) -> None:
     for kind in KINDS:
         box, shares = (small[kind, 0.2, "corrected", way] for way in ("box", "shares"))
-        saved, coverage, _ = intervals(box - shares)
+        saved, coverage, _ = mean_intervals(box - shares)
         assert saved.high < 0.0 < coverage.low
 
 

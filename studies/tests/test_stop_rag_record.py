@@ -121,7 +121,7 @@ def test_precision_and_recall_at_the_stop(study: RecordStudy) -> None:
 # --- differences -----------------------------------------------------------------------------
 def test_differences_average_seeds_before_they_are_resampled(study: RecordStudy) -> None:
     f1 = {contender.name: contender.of_questions("f1") for contender in study.contenders}
-    for contrast in study.contrasts:
+    for contrast in study.document["contrasts"]:
         difference = (f1[contrast["of"]] - f1[contrast["against"]])[:, None]
         draws = resampled_means(difference, resamples=50, seed=42)[:, 0]
         expected = percentile_interval(float(difference.mean()), draws)

@@ -14,7 +14,7 @@ from studies.hidden_constraints.contradiction_head import HeadWeights
 from studies.training import contradiction as train_contradiction
 from studies.training.__main__ import main
 from studies.training.contradiction import ContradictionSettings, logistic_weights, measure, train
-from studies.training.template_pairs import Kind, Pair
+from studies.training.template_pairs import Pair
 from tests.hashing_encoder import HashingEncoder
 
 from suffice.retrieval.dense import OnnxEncoder
@@ -86,7 +86,7 @@ class ByStep:
         return np.array([float(step) for step, _ in pairs])
 
 
-def pair(value: float, *, conflict: bool, kind: Kind = "aspect", family: str = "a") -> Pair:
+def pair(value: float, *, conflict: bool, kind: str = "aspect", family: str = "a") -> Pair:
     return Pair(step=str(value), candidate="x", conflict=conflict, kind=kind, family=family)
 
 
@@ -111,9 +111,6 @@ def test_measures_by_kind_and_family() -> None:
     }
     assert found["accuracy_by_family"] == pytest.approx({"a": 0.5, "b": 2 / 3})
     assert found["seconds_a_pair"] > 0
-    strict = measure(ByStep(), pairs, threshold=0.7, resamples=50)
-    assert strict["metrics"]["precision"].estimate == 1.0
-    assert strict["metrics"]["auroc"] == found["metrics"]["auroc"]
 
 
 def test_intervals_resample_families() -> None:

@@ -54,14 +54,10 @@ class ContradictionSettings:
 def logistic_weights(
     features: NDArray[np.float64], labels: NDArray[np.bool_], *, ridge: float
 ) -> NDArray[np.float64]:
-    """Penalised logistic regression, (n_features + 1,), the offset last.
-
-    It minimises the summed log-loss plus ``ridge / 2`` times the squared weights, the offset left free.
-    """
+    """Logistic regression, (n_features + 1,), the offset last; ``ridge / 2`` penalises squared weights."""
     design = np.vstack([features.T, np.ones(len(features))])
     penalty = np.append(np.full(features.shape[1], ridge), 0.0)
-    targets = labels.astype(np.float64)
-    return least_cross_entropy(design, targets, penalty)
+    return least_cross_entropy(design, labels.astype(np.float64), penalty)
 
 
 def train(
@@ -80,34 +76,25 @@ def train(
     return HeadWeights(encoder=encoder.name, pole=pole, weights=weights)
 
 
-# --- what a detector is worth ----------------------------------------------------------------------
+_SHARED = {"flagged, of a kind": "flagged_by_kind", "accuracy, of a family": "accuracy_by_family"}
 METRICS = ("accuracy", "precision", "recall", "f1")
 
 
 def measure(
-    detector: ContradictionDetector,
-    pairs: Sequence[Pair],
-    *,
-    threshold: float = 0.5,
-    resamples: int = 1000,
-    seed: int = 42,
+    detector: ContradictionDetector, pairs: Sequence[Pair], *, resamples: int = 1000
 ) -> dict[str, Any]:
-    """Ask a detector about every pair; a contradiction is the positive.
-
-    Intervals are 95% over resampled families, since pairs of a family resemble each other. A pair is timed
-    one a call, vectors of texts seen before kept.
-    """
+    """Ask a detector about every pair, one a call; 95% intervals over resampled families."""
     started = time.perf_counter()
     values = np.concatenate(
         [detector.contradictions([(pair.step, pair.candidate)]) for pair in pairs]
     )
     seconds = (time.perf_counter() - started) / len(pairs)
-    conflict, flagged = np.array([pair.conflict for pair in pairs]), values >= threshold
+    conflict, flagged = np.array([pair.conflict for pair in pairs]), values >= 0.5
     names, family = np.unique([pair.family for pair in pairs], return_inverse=True)
     kinds = np.array([pair.kind for pair in pairs])
     cells = (flagged & conflict, flagged & ~conflict, ~flagged & conflict, ~flagged & ~conflict)
     counts = np.array([np.bincount(family, weights=cell, minlength=len(names)) for cell in cells])
-    blocks = resampled_counts(len(names), resamples=resamples, seed=seed)
+    blocks = resampled_counts(len(names), resamples=resamples)
     drawn = np.concatenate(list(blocks)).T  # (n_families, n_draws)
     plain, resampled = _metrics(counts.sum(axis=1)), _metrics(counts @ drawn)
     metrics = {name: from_draws(float(plain[name]), resampled[name]) for name in METRICS}
@@ -136,7 +123,6 @@ def _metrics(counts: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         }
 
 
-# --- the command ----------------------------------------------------------------------------------
 def _tables(held_out: Mapping[str, Mapping[str, Any]], pairs: int) -> tuple[Table, Table]:
     metrics = (*METRICS, "auroc")
     return (
@@ -165,11 +151,8 @@ def _tables(held_out: Mapping[str, Mapping[str, Any]], pairs: int) -> tuple[Tabl
             rows=[
                 (name, what, key, share)
                 for name, scores in held_out.items()
-                for what, values in (
-                    ("flagged, of a kind", scores["flagged_by_kind"]),
-                    ("accuracy, of a family", scores["accuracy_by_family"]),
-                )
-                for key, share in values.items()
+                for what, part in _SHARED.items()
+                for key, share in scores[part].items()
             ],
             names=3,
         ),

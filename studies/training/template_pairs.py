@@ -7,36 +7,31 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
 from studies.hidden_constraints.contradiction_head import stems
 
 Side = Literal["train", "test"]
-SIDES: tuple[Side, ...] = get_args(Side)
-Kind = Literal[
-    "opposite", "negated", "paraphrase", "double-negation", "aspect", "other-object", "unrelated"
-]
-KINDS: tuple[Kind, ...] = get_args(Kind)
-_SHARES: Mapping[Kind, float] = MappingProxyType(
-    {
-        "opposite": 0.3,
-        "negated": 0.12,
-        "paraphrase": 0.16,
-        "double-negation": 0.1,
-        "aspect": 0.1,
-        "other-object": 0.14,
-        "unrelated": 0.08,
-    }
-)
-_CONFLICTS: frozenset[Kind] = frozenset({"opposite", "negated"})
+SIDES: tuple[Side, ...] = ("train", "test")
+_SHARES = {
+    "opposite": 0.3,
+    "negated": 0.12,
+    "paraphrase": 0.16,
+    "double-negation": 0.1,
+    "aspect": 0.1,
+    "other-object": 0.14,
+    "unrelated": 0.08,
+}
+KINDS = tuple(_SHARES)
+_CONFLICTS = frozenset({"opposite", "negated"})
 _AROUND = 0.25  # share of the steps with an opening, and with an ending
 _EVERY, _APART = 4, 2  # of each group's families the third, seventh, ... are for testing
-_NEGATIONS: Mapping[Side, tuple[str, ...]] = MappingProxyType(
-    {"train": ("Do not", "Never"), "test": ("Do not", "Don't")}
-)
+_NEGATIONS: Mapping[Side, Sequence[str]] = {
+    "train": ("Do not", "Never"),
+    "test": ("Do not", "Don't"),
+}
 _NO_COMMAND = frozenset(
     {"{o}", "Changes", "Clients", "Do", "Every", "First", "Hosts", "Never", "No", "Only"}
 )
@@ -51,17 +46,16 @@ class Pair:
     step: str
     candidate: str
     conflict: bool
-    kind: Kind
+    kind: str
     family: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateFamily:
-    """Templates around one decision about an object.
+    """Templates around one decision about an object; the two sides share neither templates nor objects.
 
-    Families of a group are contradicted in the same manner; the two sides share neither templates nor
-    objects. ``objects`` fill ``{o}``; ``says`` and ``against`` phrase a decision and what cannot hold with
-    it; ``aspects`` go with either; of ``values``, which fill ``{v}``, two exclude each other.
+    ``objects`` fill ``{o}``; ``says`` and ``against`` phrase a decision and what cannot hold with it;
+    ``aspects`` go with either; of ``values``, which fill ``{v}``, two exclude each other.
     """
 
     name: str
@@ -94,11 +88,7 @@ FAMILIES = tuple(_families())
 
 
 def pole_phrases() -> tuple[tuple[str, bool], ...]:
-    """Short phrases and whether each speaks of doing (``True``) or undoing, in the order of the file.
-
-    Those with a content word that a decision of the test families has and none of the training families
-    are left out: the test's words stay unseen.
-    """
+    """Phrases, none with a content word of the test families alone, and whether each speaks of doing."""
     seen, unseen = (
         {
             stem
@@ -121,30 +111,22 @@ def make_pairs(side: Side, *, per_family: int = 60, seed: int = 42) -> tuple[Pai
     """Labelled pairs of one side's families, family after family, no pair twice.
 
     About two in five contradict each other: by an opposite decision or another value, or by "Do not".
-    The others say the same in other words, or by refusing the opposite; or they speak of two objects,
-    of another aspect of the object, or of something else altogether.
     """
     own = [family for family in FAMILIES if family.side == side]
     pairs: list[Pair] = []
     for place, family in enumerate(FAMILIES):
         if family.side == side:
-            draw = _Draw(family, own, np.random.default_rng([seed, place]))
+            others = [other for other in own if other.group != family.group]
+            draw = _Draw(family, others, np.random.default_rng([seed, place]))
             pairs.extend(draw.pairs(per_family))
     return tuple(pairs)
 
 
+@dataclass(frozen=True, slots=True)
 class _Draw:
-    """Draws pairs of one family."""
-
-    def __init__(
-        self,
-        family: TemplateFamily,
-        all_of_side: Sequence[TemplateFamily],
-        generator: np.random.Generator,
-    ) -> None:
-        self._family = family
-        self._others = [other for other in all_of_side if other.group != family.group]
-        self._generator = generator
+    _family: TemplateFamily
+    _others: Sequence[TemplateFamily]
+    _generator: np.random.Generator
 
     def pairs(self, wanted: int) -> list[Pair]:
         drawn: dict[frozenset[str], Pair] = {}
@@ -156,33 +138,28 @@ class _Draw:
                 kind = "paraphrase"
             texts: tuple[str, str] = getattr(self, f"_{kind.replace('-', '_')}")()
             step, candidate = (self._dressed(texts[i]) for i in self._generator.permutation(2))
-            drawn.setdefault(
-                frozenset(texts),
-                Pair(
-                    step=step,
-                    candidate=candidate,
-                    conflict=kind in _CONFLICTS,
-                    kind=kind,
-                    family=self._family.name,
-                ),
+            pair = Pair(
+                step=step,
+                candidate=candidate,
+                conflict=kind in _CONFLICTS,
+                kind=kind,
+                family=self._family.name,
             )
+            drawn.setdefault(frozenset(texts), pair)
         return list(drawn.values())
 
-    # --- the kinds, each two texts ---------------------------------------------------------------
     def _opposite(self) -> tuple[str, str]:
         family, thing = self._family, self._one(self._family.objects)
-        if family.values:
-            first, second = self._two(family.values)
-            return (
-                _filled(self._one(family.says), thing, first),
-                _filled(self._one(family.says), thing, second),
-            )
-        return _filled(self._one(family.says), thing), _filled(self._one(family.against), thing)
+        first, second = self._two(family.values) if family.values else ("", "")
+        against = family.says if family.values else family.against
+        return (
+            _filled(self._one(family.says), thing, first),
+            _filled(self._one(against), thing, second),
+        )
 
     def _negated(self) -> tuple[str, str]:
         """A decision, and another phrasing of it (or the same) with "Do not" before it."""
-        family, thing = self._family, self._one(self._family.objects)
-        value = self._one(family.values) if family.values else ""
+        thing, value = self._one(self._family.objects), self._value(self._family)
         own = self._decision()
         first = _filled(self._one(own), thing, value)
         return first, self._refused(self._one(_commands(own)), thing, value)
@@ -195,13 +172,11 @@ class _Draw:
 
     def _refused(self, template: str, thing: str, value: str = "") -> str:
         negation = self._one(_NEGATIONS[self._family.side])
-        return (
-            f"{negation} {_filled(template[0].lower() + template[1:], thing, value, capital=False)}"
-        )
+        order = _filled(template, thing, value)
+        return f"{negation} {order[0].lower()}{order[1:]}"
 
     def _paraphrase(self) -> tuple[str, str]:
-        family, thing = self._family, self._one(self._family.objects)
-        value = self._one(family.values) if family.values else ""
+        thing, value = self._one(self._family.objects), self._value(self._family)
         first, second = self._two(self._decision())
         return _filled(first, thing, value), _filled(second, thing, value)
 
@@ -214,21 +189,23 @@ class _Draw:
         return self._stated(self._family, first), self._stated(self._family, second)
 
     def _unrelated(self) -> tuple[str, str]:
-        other = self._others[self._generator.integers(len(self._others))]
+        other = self._others[int(self._generator.integers(len(self._others)))]
         return (
             self._stated(self._family, self._one(self._family.objects)),
             self._stated(other, self._one(other.objects)),
         )
 
-    # --- parts -----------------------------------------------------------------------------------
     def _decision(self) -> Sequence[str]:
         """The phrasings of one side of the decision."""
         sides = [phrasings for phrasings in (self._family.says, self._family.against) if phrasings]
         return sides[self._generator.integers(len(sides))]
 
     def _stated(self, family: TemplateFamily, thing: str) -> str:
-        value = self._one(family.values) if family.values else ""
+        value = self._value(family)
         return _filled(self._one((*family.says, *family.against)), thing, value)
+
+    def _value(self, family: TemplateFamily) -> str:
+        return self._one(family.values) if family.values else ""
 
     def _one(self, texts: Sequence[str]) -> str:
         return texts[int(self._generator.integers(len(texts)))]
@@ -250,6 +227,6 @@ def _commands(templates: Sequence[str]) -> tuple[str, ...]:
     return tuple(template for template in templates if template.split()[0] not in _NO_COMMAND)
 
 
-def _filled(template: str, thing: str, value: str = "", *, capital: bool = True) -> str:
+def _filled(template: str, thing: str, value: str = "") -> str:
     text = template.format(o=thing, v=value)
-    return text[0].upper() + text[1:] if capital else text
+    return text[0].upper() + text[1:]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from studies.hidden_constraints.corpus.prose import (
+    DRAWS,
     Entry,
     draw,
     fill,
@@ -16,6 +17,7 @@ from studies.hidden_constraints.corpus.prose import (
     one_of,
     paragraph,
     service_documents,
+    unseen,
 )
 from studies.hidden_constraints.corpus.tasks import (
     Benchmark,
@@ -23,14 +25,12 @@ from studies.hidden_constraints.corpus.tasks import (
     Constraint,
     PlanningTask,
 )
-from suffice.errors import InternalError
 from suffice.trace.rounds.records import Passage
 
 _SMALL_DEPTHS = {2: 1, 3: 7, 4: 9, 5: 3}  # of 20: mean 3.70
 _OTHER_DEPTHS = {4: 8, 5: 12, 6: 10}  # of 30: mean 5.07, so that 50 have 4.52
 _CARRIERS = (0.4, 0.35, 0.25)  # how often 1, 2 and 3 documents carry a constraint
 _NEAR_SHARES = (0.5, 0.5)  # how often 1 and 2 documents resemble them
-_DRAWS = 200
 _MATERIAL, _TASKS, _DOCUMENTS, _SERVICES, _ORDER = range(5)
 ROLES = ("create", "network", "access", "data", "capacity", "release")
 """What the six steps of a service do, in order."""
@@ -96,14 +96,12 @@ class _Plan:
 def generate(settings: BenchmarkSettings | None = None) -> Benchmark:
     """Draw the tasks and their corpus.
 
-    A task's goal, its surroundings (what is kept, for whom, where) and its constraint are drawn
-    independently, so that goal and context tell nothing of the constraint. What ties a task to its documents
-    is the surroundings: a document carries the constraint's token and says where it applies. Beside a task's
-    1 to 3 documents stand 1 or 2 that resemble them and ask nothing of it; the rest describes the services.
+    Goal, surroundings (what is kept, for whom, where) and constraint of a task are drawn independently. So
+    goal and context tell nothing of the constraint. The surroundings tie a task to its 1 to 3 documents,
+    which carry the token; 1 or 2 resemble them and ask nothing; the rest describes the services.
 
-    The dial ``gap`` only changes how documents say a task's three facts, by one uniform draw each: in the
-    very words of the context when the draw is at least the square root of ``gap``, else in words that share
-    none with them. So a smaller gap turns more facts, and never fewer, into the context's words.
+    ``gap`` only changes how documents say a task's three facts, by one uniform draw each: in the words of the
+    context when the draw is at least the square root of ``gap``, else in words that share none with them.
     """
     chosen = BenchmarkSettings() if settings is None else settings
     written = material(_rng(chosen, _MATERIAL))
@@ -126,7 +124,6 @@ def _rng(settings: BenchmarkSettings, *stream: int) -> np.random.Generator:
     return np.random.default_rng([settings.seed, *stream])
 
 
-# --- tasks ----------------------------------------------------------------------------------------
 def _plans(settings: BenchmarkSettings, written: Entry) -> list[_Plan]:
     rng = _rng(settings, _TASKS)
     count = settings.tasks
@@ -219,7 +216,6 @@ def _depends(bears_on: Sequence[str], roles: Sequence[str]) -> tuple[int, ...]:
     return tuple(sorted(steps[: min(2, len(roles) - 1)])) or (1,)
 
 
-# --- documents ------------------------------------------------------------------------------------
 def _texts(
     settings: BenchmarkSettings, written: Entry, plans: Sequence[_Plan]
 ) -> tuple[list[tuple[str, str]], list[list[int]]]:
@@ -247,52 +243,38 @@ def _task_documents(
     near = 1 + int(rng.choice(len(_NEAR_SHARES), p=_NEAR_SHARES))
     for row in range(carrying + near):
         own = _rng(settings, _DOCUMENTS, plan.number, row)
-        for _ in range(_DRAWS):
-            title, text = (
-                _constraint_document(written["frames"], plan.kind, plan.where, plan.token, own)
-                if row < carrying
-                else _near_document(written, plan.kind, plan.where, own)
-            )
-            if text not in seen:
-                break
-        else:
-            raise InternalError(f"no new text for {plan.token!r} after {len(seen)} documents")
-        seen.add(text)
-        yield row < carrying, (title, text)
+        drafts = (
+            _constraint_document(written["frames"], plan, own)
+            if row < carrying
+            else _near_document(written, plan, own)
+            for _ in range(DRAWS)
+        )
+        yield row < carrying, unseen(drafts, seen, plan.token)
 
 
-def _constraint_document(
-    frames: Entry, kind: Entry, where: Surroundings, token: str, rng: np.random.Generator
-) -> tuple[str, str]:
-    """Title and text of a document that carries the token and says where it applies."""
+def _constraint_document(frames: Entry, plan: _Plan, rng: np.random.Generator) -> tuple[str, str]:
     order = _ORDERS[int(rng.integers(len(_ORDERS)))]
     identifier = one_of(frames["identifier"]["sentences"], rng)
     scope = one_of(frames["scope"]["sentences"], rng)
-    values = {**months(rng), **where.wording(rng), "token": token}
+    values = {**months(rng), **plan.where.wording(rng), "token": plan.token}
     own = {"identifier": fill(identifier, values, rng), "scope": fill(scope, values, rng)}
-    return _document(frames, kind, order, {**values, **own}, rng)
+    return _document(frames, plan.kind, order, {**values, **own}, rng)
 
 
-def _near_document(
-    written: Entry, kind: Entry, where: Surroundings, rng: np.random.Generator
-) -> tuple[str, str]:
-    """Title and text of a document on the same kind of constraint that asks nothing of the task.
-
-    It speaks of other surroundings, or is superseded, or is advice without an identifier.
-    """
+def _near_document(written: Entry, plan: _Plan, rng: np.random.Generator) -> tuple[str, str]:
+    """Title and text of a document on the same kind of constraint that asks nothing of the task."""
     reason = one_of(_REASONS, rng)
     orders = _NEAR[reason]
     order = orders[int(rng.integers(len(orders)))]
-    moved = where.moved(written["facts"], rng)
-    frames = written["frames"]
+    moved, frames = plan.where.moved(written["facts"], rng), written["frames"]
     near = frames["near"]
     scopes = near["advised"]["scope"] if reason == "advice" else frames["scope"]["sentences"]
-    values = {**months(rng), **(moved if reason == "elsewhere" else where).wording(rng)}
+    values = {**months(rng), **(moved if reason == "elsewhere" else plan.where).wording(rng)}
     own = {
         "status": fill(one_of(near[reason], rng), values, rng),
         "scope": fill(one_of(scopes, rng), values, rng),
     }
-    return _document(frames, kind, order, {**values, **own}, rng)
+    return _document(frames, plan.kind, order, {**values, **own}, rng)
 
 
 def _document(

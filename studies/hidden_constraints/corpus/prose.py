@@ -1,13 +1,10 @@
-"""The written material of the benchmark, and documents about services made of it.
-
-Such documents are overviews, procedures, limits, troubleshooting, release notes and references.
-"""
+"""The written material of the benchmark, and documents about services made of it."""
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,7 +19,7 @@ Entry = Mapping[str, Any]
 GENRES = ("overview", "procedure", "limits", "trouble", "release", "reference")
 FEWEST_WORDS, MOST_WORDS = 60, 120
 _WANTED = (60, 96)
-_DRAWS = 200
+DRAWS = 200
 _SLOT = re.compile(r"(?:\b([Aa]) )?#([A-Za-z]+)")
 _START = re.compile(r"(^|[.?!] )([a-z])")
 _SENTENCE = re.compile(r"(?<=[.?!]) +(?=[A-Z])")
@@ -81,10 +78,7 @@ def months(rng: np.random.Generator) -> dict[str, str]:
 
 
 def fill(text: str, values: Mapping[str, str], rng: np.random.Generator) -> str:
-    """Settle the alternatives of a frame and fill its slots; sentences begin with a capital.
-
-    A slot's article follows what fills it: ``a #unit`` becomes ``an index``.
-    """
+    """Settle the alternatives of a frame and fill its slots: ``a #unit`` may become ``An index``."""
 
     def value(match: re.Match[str]) -> str:
         article, filled = match[1], values[match[2]]
@@ -109,6 +103,15 @@ def paragraph(sentences: Sequence[str], spare: Sequence[str], rng: np.random.Gen
             kept.append(sentence)
             count += words
     return " ".join(kept)
+
+
+def unseen(drafts: Iterable[tuple[str, str]], seen: set[str], about: str) -> tuple[str, str]:
+    """The first title and text whose text is none of ``seen``, which it joins."""
+    for title, text in drafts:
+        if text not in seen:
+            seen.add(text)
+            return title, text
+    raise InternalError(f"no new text about {about!r} after {len(seen)} documents")
 
 
 class _Writer:
@@ -158,10 +161,10 @@ class _Writer:
     ) -> list[str]:
         rng = self._rng
         what, how, bound, fail = (said[name] for name in ("what", "how", "bound", "fail"))
-        first = _first(what)
+        first = _SENTENCE.split(what)[0]
         even = rng.random() < 0.5
         if genre == "overview":
-            related = [self._frame("overview", "related", values), _first(second)]
+            related = [self._frame("overview", "related", values), _SENTENCE.split(second)[0]]
             return [what, bound, *related] if even else [what, how, *related]
         if genre == "procedure":
             then = self._frame("procedure", "then", values)
@@ -186,10 +189,6 @@ class _Writer:
         return text[0].lower() + text[1:]
 
 
-def _first(text: str) -> str:
-    return _SENTENCE.split(text)[0]
-
-
 def _numbered(how: str, then: str) -> list[str]:
     steps = [*_SENTENCE.split(how), then]
     return [f"{number}. {step}" for number, step in enumerate(steps, start=1)]
@@ -198,11 +197,7 @@ def _numbered(how: str, then: str) -> list[str]:
 def service_documents(
     written: Entry, count: int, rng: np.random.Generator
 ) -> Iterator[tuple[str, str]]:
-    """Titles and texts about all services by turns, ``count`` of them, no text twice.
-
-    Every topic is written about before one comes again, in a genre that it was not in before as long
-    as there is one.
-    """
+    """``count`` titles and texts about all topics by turns, each in its next genre, no text twice."""
     topics = [
         (writer, topic, [other for other in service["topic"] if other is not topic])
         for service in written["services"]["service"]
@@ -218,15 +213,9 @@ def service_documents(
                 return
             writer, topic, others = topics[place]
             genre = GENRES[(shift[place] + turn) % len(GENRES)]
-            for _ in range(_DRAWS):
-                second = others[int(rng.integers(len(others)))]
-                title, text = writer.document(genre, topic, second)
-                if text not in seen:
-                    break
-            else:
-                raise InternalError(
-                    f"no new text about {topic['name']!r} after {len(seen)} documents"
-                )
-            seen.add(text)
-            yield title, text
+            drafts = (
+                writer.document(genre, topic, others[int(rng.integers(len(others)))])
+                for _ in range(DRAWS)
+            )
+            yield unseen(drafts, seen, topic["name"])
         turn += 1

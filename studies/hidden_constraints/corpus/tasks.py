@@ -15,16 +15,12 @@ from suffice.trace.rounds.records import Passage
 DEFAULT_GAP = 0.97
 """Where a lexical query with goal and context finds few of the constraint documents."""
 
-_FEWEST_DOCUMENTS = 6
-"""Documents a task needs at least: up to 3 with the constraint, 2 that resemble them, 1 beside."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constraint:
     """A control that a plan has to meet and that goal and context do not mention.
 
-    A plan step meets the ``requirement``, one plain sentence, when it has a word of every group of
-    ``concepts`` and is not negated. ``token``: words and the task's number, unique in a benchmark.
+    A plan step meets the ``requirement`` when it has a word of every group of ``concepts``, not negated.
     """
 
     token: str
@@ -34,10 +30,9 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanningTask:
-    """A task with its hidden constraint. An agent is given :attr:`visible` alone.
+    """A task with its hidden constraint, whose token 1 to 3 documents carry (``document_ids``).
 
-    ``outline`` has ``depth`` steps of a plan that ignores the constraint; ``depends`` are the 1 or 2 of them,
-    from 1, that the constraint bears on. ``document_ids`` are the 1 to 3 documents that carry its token.
+    ``outline`` has ``depth`` steps that ignore the constraint; it bears on 1 or 2 of them, ``depends``.
     """
 
     id: str
@@ -71,9 +66,7 @@ class BenchmarkSettings:
     """How a benchmark is drawn; the same seed gives the same benchmark on every machine.
 
     ``hard_small`` of the tasks, of smaller depth, form the subset hard-small. ``documents`` is the size of
-    the shared corpus, at least 6 a task. ``gap`` is the lexical gap between a task and its constraint
-    documents, in [0, 1]: 0 says the surroundings in the words of the context, 1 in other words throughout.
-    See :func:`studies.hidden_constraints.corpus.generate.generate`.
+    the shared corpus. With ``gap`` 0, in [0, 1], documents say the surroundings in the words of the context.
     """
 
     seed: Annotated[
@@ -91,16 +84,8 @@ class BenchmarkSettings:
     ] = DEFAULT_GAP
 
     def __post_init__(self) -> None:
-        if not 0 <= self.hard_small <= self.tasks:
-            raise UsageError(
-                f"hard_small must be between 0 and tasks ({self.tasks}), found {self.hard_small}; "
-                "the subset is drawn from the tasks"
-            )
-        if self.tasks < 1 or self.documents < _FEWEST_DOCUMENTS * self.tasks:
-            raise UsageError(
-                f"{self.documents} documents for {self.tasks} tasks; ask for a task at least, and "
-                f"{_FEWEST_DOCUMENTS} documents a task"
-            )
+        if not 0 <= self.hard_small <= self.tasks <= self.documents / 6:
+            raise UsageError("hard_small must be at most tasks, and documents at least 6 a task")
         if not 0 <= self.gap <= 1:
             raise UsageError(f"gap must be a number in [0, 1], found {self.gap!r}")
 
