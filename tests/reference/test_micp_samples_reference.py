@@ -524,33 +524,3 @@ def test_the_search(
         assert found[name].tried == len(slow)
         if "composite" not in name:  # exact in floats too, so the first of equal ones
             assert found[name].shares == next(each for each in slow if slow[each] == best)
-
-
-# --- worked cases ---------------------------------------------------------------------------------
-
-
-def test_a_budget_divided_by_hand() -> None:
-    """Nine questions, two rounds, alpha 0.4: half of it to round 1.
-
-    U_1 = 4, so alpha_1 = 0.2 * 10 / 5 = 0.4: rank 2 of U_1's entropies; n_A = 7, so the answer set
-    gets 0.2 * 10 / 8 = 0.25: rank 2 of the seven confidences of first right clusters.
-    """
-    first = [0.9, 0.8, 0.7, 0.6, 0.5, None, None, None, None]
-    second = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, None, None]
-    entropy = [0.0, 0.0, 0.5, 0.5, 1.0, 0.2, 0.4, 0.6, 0.8]
-    questions = [
-        Q(entropy=[e, e], best=[f, s], draws=[0.5, 0.5])
-        for e, f, s in zip(entropy, first, second, strict=True)
-    ]
-    found = calibrate(as_arrays(questions), Fraction("0.4"), [Fraction("0.4")], "corrected")
-    assert found.group_sizes == (4,)
-    assert found.alpha_final == Fraction(1, 4)
-    assert found.stops == (Threshold(0.4, 0.5),)
-    assert found.final == 0.4
-    scored = evaluate(as_arrays(questions), found)
-    # stopped: the unanimous two and the one at 0.2; the one tied at 0.4 draws 0.5, not below 1/2
-    assert scored.stop.tolist() == [1, 1, 2, 2, 2, 1, 2, 2, 2]
-    assert scored.covered.tolist() == [True] * 5 + [False, False, True, True]
-
-
-# --- outside truth: order statistics of uniform scores are Beta ----------------------------------

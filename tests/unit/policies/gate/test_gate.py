@@ -175,16 +175,6 @@ def test_another_detector_must_be_given() -> None:
     assert Gate(graded, Says(0.4)).settings.detector == "nli"
 
 
-def test_a_corrected_gate_executes() -> None:
-    model = RiskModel(disagreement=2.0, contradiction=1.0, remaining=0.5, intercept=1.0)
-    gate = Gate(GateSettings.corrected(model, GateCosts(retrieval=1.0, failure=2.0)))
-    assert [str(each.action) for each in gate.settings.unreachable] == ["STOP"]
-    decision = gate.act(ALIKE, [], step=1, total_steps=4)
-    assert (str(decision.action), decision.k) == ("EXECUTE", 0)
-    assert "reaches tau_high 0.5" in decision.reason
-    assert str(gate.act(APART, ["Open port 443"], step=2, total_steps=4).action) == "RETRIEVE"
-
-
 def test_the_remaining_share_falls_to_zero_and_stays() -> None:
     assert [remaining_share(done, 5) for done in range(8)] == [1.0, 0.8, 0.6, 0.4, 0.2, 0, 0, 0]
     with pytest.raises(UsageError, match="total_steps=0"):
@@ -211,12 +201,6 @@ def published_settings(**changes: Any) -> GateSettings:
 
 
 class TestCosts:
-    def test_retrieve_below_one_minus_their_ratio(self) -> None:
-        costs = GateCosts(retrieval=1.0, failure=5.0)
-        assert costs.tau_low == pytest.approx(0.8)
-        for confidence in (0.7, 0.79, 0.81, 0.9):
-            assert (confidence < costs.tau_low) == ((1.0 - confidence) * 5.0 > 1.0)
-
     def test_asking_and_ending_have_their_own(self) -> None:
         alike = GateCosts(retrieval=1.0, failure=4.0)
         assert (alike.tau_low, alike.tau_high, alike.tau_stop) == (0.75, 0.75, None)

@@ -103,11 +103,6 @@ class TestPublished:
         for _, why in decisions(policy, made):
             assert "it can never stop" in why
 
-    def test_its_confidence_is_the_papers(self) -> None:
-        table = signal_table(to_trace_set([sampled_record([DIFFER, AGREE])]), published().specs)
-        found = published(rounds=2).confidence(table)[0]
-        assert found == pytest.approx([1 / (1 + math.exp(1.5)), 0.5])
-
     def test_without_the_remaining_share_the_last_round_but_one_can_stop(self) -> None:
         """The remark goes by what confidence can reach before the last round, not in it."""
         model = RiskModel(disagreement=1.0, contradiction=1.0, remaining=4.0, intercept=1.5)

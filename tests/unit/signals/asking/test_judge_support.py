@@ -104,13 +104,6 @@ def test_the_verdict_carries_the_cost_of_its_own_call() -> None:
     assert (request.temperature, request.n, request.top_logprobs) == (0.0, 1, 0)
 
 
-def test_an_unparsable_reply_is_undefined_and_paid() -> None:
-    verdict = judge_support(VIEW, ScriptedModel(["4/5"], api="chat"))
-    assert math.isnan(verdict.value)
-    assert verdict.failure == "no single rating 1-5 in the reply '4/5'"
-    assert verdict.usage.judge_calls == 1
-
-
 @pytest.mark.parametrize(
     ("last", "failure"),
     [
