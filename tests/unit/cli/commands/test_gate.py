@@ -21,8 +21,16 @@ from suffice.trace.plan_traces import PLAN_ROWS, PlanRecord
 
 
 @pytest.fixture(scope="module")
-def record(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(written_traces(tmp_path_factory.mktemp("record"), informative().records()))
+def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    made = {
+        "ab-rag": study_traces().records(),
+        "gate": informative().records(),
+        "micp": sampled_records(300),
+    }
+    folder = tmp_path_factory.mktemp("records")
+    for name in made:
+        (folder / name).mkdir()
+    return {name: str(written_traces(folder / name, held)) for name, held in made.items()}
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +44,9 @@ def written(records: Sequence[PlanRecord], path: Path) -> str:
 
 
 class TestPlans:
-    def test_it_fits_a_planning_agents_gate(self, plans: str, record: str, tmp_path: Path) -> None:
+    def test_it_fits_a_planning_agents_gate(
+        self, plans: str, records: dict[str, str], tmp_path: Path
+    ) -> None:
         out = str(tmp_path / "gate.json")
         asked = ["--failure-loss", "3", "--ask-cost", "0.9", "--stop-cost", "2.2"]
         fitted = run_json("fit", "gate", plans, "--out", out, *asked)["policy"]
@@ -47,7 +57,7 @@ class TestPlans:
         policy = load_policy(out).policy
         assert isinstance(policy, GatePolicy)
         assert policy.settings.risk.disagreement > 1.0
-        refused(run("replay", record, "--policy", out), "guides a planning agent")
+        refused(run("replay", records["gate"], "--policy", out), "guides a planning agent")
         refused(
             run("ask", "Where?", "--corpus", str(tmp_path), "--policy", out),
             "guides a planning agent",
@@ -57,13 +67,13 @@ class TestPlans:
         refused(run("fit", "tasr", plans, "--out", str(tmp_path / "p.json")), "plan trace")
 
 
-def test_live_it_draws_two_samples_a_round_and_reads_them(record: str, tmp_path: Path) -> None:
+def test_live_it_draws_two_samples_a_round_and_reads_them(
+    records: dict[str, str], corpus: Path, tmp_path: Path
+) -> None:
     out = str(tmp_path / "policy.json")
-    run_json("fit", "gate", record, "--out", out)
-    corpus = tmp_path / "notes.jsonl"
-    corpus.write_text('{"id": "a", "title": "Oslo", "text": "Oslo is a city."}\n')
+    run_json("fit", "gate", records["gate"], "--out", out)
     asked = ["--corpus", str(corpus), "--policy", out, "--llm", "scripted"]
-    found = run_json("ask", "Where is Oslo?", *asked)
+    found = run_json("ask", "Who founded Cadel Tower?", *asked)
     assert (found["stopped_by"], found["rounds"], found["usage"]["sample_calls"]) == (
         "policy",
         1,
@@ -75,19 +85,6 @@ def test_live_it_draws_two_samples_a_round_and_reads_them(record: str, tmp_path:
     assert found["confidence"] == policy.settings.risk.confidence(
         policy.settings.risk.risk(agreement=1.0, contradiction=0.0, remaining=0.75)
     )
-
-
-@pytest.fixture(scope="module")
-def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    made = {
-        "ab-rag": study_traces().records(),
-        "gate": informative().records(),
-        "micp": sampled_records(300),
-    }
-    folder = tmp_path_factory.mktemp("records")
-    for name in made:
-        (folder / name).mkdir()
-    return {name: str(written_traces(folder / name, held)) for name, held in made.items()}
 
 
 @pytest.mark.parametrize("name", ["ab-rag", "gate", "micp"])
@@ -104,21 +101,6 @@ def test_the_file_and_the_name_are_one_policy(
 
 
 pytest.importorskip("bm25s")
-
-
-@pytest.fixture(scope="module")
-def sampled_record(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(written_traces(tmp_path_factory.mktemp("sampled_record"), sampled_records(300)))
-
-
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    folder = tmp_path / "notes"
-    folder.mkdir()
-    for name in ("Ardel", "Borel", "Cadel", "Dorel"):
-        page = f"# {name} Tower\n\n{name} Tower was founded by Mira {name}son.\n"
-        (folder / f"{name}.md").write_text(page, encoding="utf-8")
-    return folder
 
 
 def generated(out: Path, *more: str) -> list[str]:
@@ -168,10 +150,10 @@ def test_the_filter_is_fitted_used_and_handed_on(corpus: Path, tmp_path: Path) -
 
 
 def test_ask_gives_the_set_or_cannot_answer(
-    sampled_record: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    records: dict[str, str], corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "policy.json"
-    run_json("fit", "micp", sampled_record, "--out", out, "--alpha", "0.2")
+    run_json("fit", "micp", records["micp"], "--out", out, "--alpha", "0.2")
     arguments = ["ask", "Who founded Cadel Tower?", "--corpus", str(corpus), "--llm", "scripted"]
     found = run_json(*arguments, "--policy", out)
     held = found["answer_set"]

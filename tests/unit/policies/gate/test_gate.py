@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.gates import published_settings
 
 from suffice.errors import SufficeWarning, UsageError
 from suffice.policies.gate.gate import Gate, GateDecision
@@ -39,9 +39,7 @@ class Says:
 
 
 def published(detector: Says | None = None, **changes: Any) -> Gate:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SufficeWarning)
-        return Gate(GateSettings.published(**changes), detector)
+    return Gate(published_settings(**changes), detector)
 
 
 def actions(gate: Gate, steps: int, **given: Any) -> list[str]:
@@ -167,9 +165,7 @@ class TestOneTask:
 
 
 def test_another_detector_must_be_given() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SufficeWarning)
-        graded = GateSettings.published(detector="nli")
+    graded = published_settings(detector="nli")
     with pytest.raises(UsageError, match="fitted with the detector 'nli'"):
         Gate(graded)
     assert Gate(graded, Says(0.4)).settings.detector == "nli"
@@ -192,12 +188,6 @@ def test_a_retrieval_asks_for_more_the_lower_the_confidence() -> None:
 
 # --- settings -------------------------------------------------------------------------------------
 FITTED = RiskModel(disagreement=2.0, contradiction=1.0, remaining=0.5, intercept=1.5)
-
-
-def published_settings(**changes: Any) -> GateSettings:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SufficeWarning)
-        return GateSettings.published(**changes)
 
 
 class TestCosts:

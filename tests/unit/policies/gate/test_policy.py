@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from tests.gates import AGREE, DIFFER, published_settings
 
 from suffice.errors import SufficeWarning, UsageError
 from suffice.evaluation.replay.runner import stop_rounds
@@ -21,13 +21,10 @@ from suffice.trace.rounds.records import QuestionRecord, Round
 
 MODEL = RiskModel(disagreement=3.0, contradiction=1.0, remaining=0.5, intercept=1.0)
 EVEN = GateCosts(retrieval=1.0, failure=2.0)
-AGREE, DIFFER = ("Oslo", "oslo"), ("Oslo", "Rome")
 
 
 def published(rounds: int = 4) -> GatePolicy:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SufficeWarning)
-        return GatePolicy(settings=GateSettings.published(), rounds=rounds)
+    return GatePolicy(settings=published_settings(), rounds=rounds)
 
 
 def corrected(rounds: int | None = 4, **changes: Any) -> GatePolicy:

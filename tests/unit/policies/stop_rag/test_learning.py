@@ -8,26 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.stop_rag_traces import World, stop_rag_records
+from tests.stop_rag_traces import trajectories
 
 from suffice.errors import UsageError
-from suffice.policies.stop_rag.states import read_rewards, texts_of_traces
 from suffice.policies.stop_rag.stop_rag_settings import TrainSettings
 from suffice.policies.stop_rag.targets import q_lambda
 from suffice.policies.stop_rag.training import Learned, Trajectories, train_network
-from suffice.testing.traces import to_trace_set
 
 torch = pytest.importorskip("torch", reason="the extra 'learn' is missing")
-
-
-def trajectories(world: World, count: int, seed: int) -> Trajectories:
-    traces = to_trace_set(stop_rag_records(world, count, seed=seed))
-    rewards = read_rewards(traces, "f1")
-    return Trajectories(
-        states=tuple(texts_of_traces(traces)),
-        rewards=rewards.values,
-        lengths=rewards.lengths.astype(np.int64),
-    )
 
 
 TRAINING, VALIDATION = trajectories("marker", 24, 1), trajectories("marker", 12, 2)
