@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -56,11 +56,7 @@ def sampled(draw: st.DrawFn, *, by_meaning: bool = False) -> list[QuestionRecord
             clusters = tuple(firsts) if by_meaning else None
             made.append(Round(answer=samples[0], samples=samples, sample_clusters=clusters))
         gold = draw(st.lists(st.sampled_from(["Oslo", "Rome", "the"]), min_size=1, max_size=2))
-        found.append(
-            QuestionRecord(
-                question=record.question, gold=Gold(answers=tuple(gold)), rounds=tuple(made)
-            )
-        )
+        found.append(replace(record, gold=Gold(answers=tuple(gold)), rounds=tuple(made)))
     return found
 
 
@@ -160,13 +156,8 @@ def test_the_filter(data: st.DataObject, alpha: Fraction) -> None:
                 best[name] = max(value, best.get(name, -math.inf))
         gold = data.draw(st.lists(st.sampled_from("abc"), unique=True, max_size=2))
         best_of.append([best[name] for name in gold if name in best])
-        records.append(
-            QuestionRecord(
-                question=record.question,
-                gold=Gold(answers=("x",), passage_ids=tuple(gold)),
-                rounds=tuple(rounds),
-            )
-        )
+        labels = Gold(answers=("x",), passage_ids=tuple(gold))
+        records.append(replace(record, gold=labels, rounds=tuple(rounds)))
     traces = to_trace_set(records)
     retrieved = [each for each in best_of if each]
     for preset, pooled in (
@@ -194,16 +185,11 @@ def test_equal_partitions_are_bit_equal() -> None:
                 word for word, count in zip("xyz", order, strict=True) for _ in range(count)
             )
             records = [
-                QuestionRecord(
-                    question=each.question, gold=each.gold, rounds=(Round(answer="x", samples=s),)
-                )
-                for each, s in zip(
-                    sampled_records(2, rounds=1), (samples, samples[::-1]), strict=True
-                )
+                replace(each, rounds=(Round(answer="x", samples=drawn),))
+                for each, drawn in zip(sampled_records(2), (samples, samples[::-1]), strict=True)
             ]
-            seen |= set(
-                signal_table(to_trace_set(records), [entropy]).signal(entropy.name)[:, 0].tolist()
-            )
+            table = signal_table(to_trace_set(records), [entropy])
+            seen |= set(table.signal(entropy.name)[:, 0].tolist())
         assert len(seen) == 1
 
 
