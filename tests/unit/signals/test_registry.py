@@ -24,17 +24,15 @@ from suffice.signals.known_signals import (
     SAMPLES,
     SIGNALS,
     VERDICTS,
-    SignalSpec,
     resolve,
     undefined_in_words,
     why_undefined,
 )
-from suffice.signals.signal_table import Lack, given_signals, lack, refuse_lacking
+from suffice.signals.signal_table import given_signals, lack, refuse_lacking
 from suffice.stats.maps import PerRoundCalibrator, fit_per_round
 from suffice.testing.traces import answer_tokens
 from suffice.trace.rounds.records import LoopView, Passage, Round, Token, Usage
 from suffice.trace.rounds.schema import SCHEMA
-from suffice.trace.rounds.trace_set import TraceSet
 
 texts = st.sampled_from(["", " ", "Answer:", "Answer: Oslo\n", "the", "no", "Oslo", "\x00"])
 scores = st.none() | st.floats(-10, 10, width=32) | st.sampled_from([math.nan, math.inf, -math.inf])
@@ -133,12 +131,6 @@ BARE = Round(answer="Oslo")
 READ = Round(answer="Oslo", passages=(Passage(id="a", text="Oslo is a city."),))
 
 
-def _why(name: str | SignalSpec, traces: TraceSet) -> Lack:
-    found = lack(resolve(name) if isinstance(name, str) else name, traces)
-    assert found is not None
-    return found
-
-
 def test_what_can_be_computed_or_is_stored_is_given_and_own_signals_come_last() -> None:
     bare = given_signals(of_rounds(BARE))
     assert "answer_stable" in bare
@@ -160,7 +152,9 @@ def test_a_policys_own_form_is_never_given_by_a_stored_value() -> None:
     stored = of_rounds(dataclasses.replace(BARE, signals={"overlap": 0.5}))
     assert lack(SIGNALS["overlap"], stored) is None
     own = dataclasses.replace(SIGNALS["overlap"], own_settings=True)
-    assert _why(own, stored).columns == ("passages",)
+    missing = lack(own, stored)
+    assert missing is not None
+    assert missing.columns == ("passages",)
 
 
 def test_a_signal_that_is_not_given_is_refused_with_what_to_do() -> None:

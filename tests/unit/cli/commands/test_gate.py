@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.policy_file import load_policy
 from suffice.testing.traces import sampled_records
 from suffice.trace.parquet import write_table
-from suffice.trace.plan_traces import PLAN_ROWS, PlanRecord
+from suffice.trace.plan_traces import PLAN_ROWS
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +34,8 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def plans(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return written(judged().records, tmp_path_factory.mktemp("plans") / "plans.parquet")
-
-
-def written(records: Sequence[PlanRecord], path: Path) -> str:
-    write_table(PLAN_ROWS.table(records, {}), path)
+    path = tmp_path_factory.mktemp("plans") / "plans.parquet"
+    write_table(PLAN_ROWS.table(judged().records, {}), path)
     return str(path)
 
 

@@ -23,10 +23,6 @@ MODEL = RiskModel(disagreement=3.0, contradiction=1.0, remaining=0.5, intercept=
 EVEN = GateCosts(retrieval=1.0, failure=2.0)
 
 
-def published(rounds: int = 4) -> GatePolicy:
-    return GatePolicy(settings=published_settings(), rounds=rounds)
-
-
 def corrected(rounds: int | None = 4, **changes: Any) -> GatePolicy:
     return GatePolicy(settings=GateSettings.corrected(MODEL, EVEN, **changes), rounds=rounds)
 
@@ -91,7 +87,7 @@ def test_a_decision_carries_the_five_values_and_its_reason() -> None:
 
 class TestPublished:
     def test_it_equals_the_full_budget_and_says_so(self) -> None:
-        policy = published()
+        policy = GatePolicy(settings=published_settings(), rounds=4)
         made = sampled_record([AGREE] * 4)
         assert stop_rounds(policy, to_trace_set([made])).tolist() == [4]
         (remark,) = policy.facts.notes

@@ -135,14 +135,7 @@ def test_a_judged_round_keeps_what_it_had() -> None:
 
 
 COUNTS = st.none() | st.integers(0, 50)
-USAGES = st.builds(
-    Usage,
-    llm_calls=COUNTS,
-    judge_calls=COUNTS,
-    judge_prompt_tokens=COUNTS,
-    judge_cached_tokens=COUNTS,
-    judge_completion_tokens=COUNTS,
-)
+USAGES = st.builds(Usage, **dict.fromkeys(("llm_calls", "judge_calls", *JUDGE_TOKENS), COUNTS))
 
 
 @given(before=USAGES, more=USAGES)
