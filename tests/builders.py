@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from suffice.live.watch import Watch
+from suffice.policies.policy_file import save_policy
+from suffice.policies.rules.policy import Rule
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.recording import RecordWriter
 from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Round, StoppedBy
@@ -107,3 +110,14 @@ SIX_LOGGED = (
 def keep(writer: RecordWriter[Any], records: Iterable[Any]) -> None:
     """Make these records durable."""
     writer.add([writer.stored(record) for record in records])
+
+
+def alarming_record(folder: Path, policy: Rule) -> Path:
+    """A record in which every question that ran on past round 2 became right; the file of its policy."""
+    with Watch(policy, record=folder, mode="live", explore=0.7, max_rounds=3) as watch:
+        for number in range(24):
+            with watch.question(f"What is {number}?", question_id=f"q{number}") as loop:
+                while not loop.done:
+                    loop.observe(Round(answer=f"{number}" if len(loop.rounds) == 2 else "no idea"))
+            watch.label(f"q{number}", gold_answers=[str(number)])
+    return save_policy(policy, folder.with_name("p.json"), max_rounds=3)

@@ -71,6 +71,14 @@ def certify(learn: Half, test: Half, full: int, settings: Promise) -> Outcome:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Shares:
+    """Of draws: with a broken promise, and with something below the full budget chosen."""
+
+    broken: float
+    early: float
+
+
 def most_allowed(delta: float, draws: int) -> float:
     """Three binomial standard errors above the level."""
     return delta + 3 * float(np.sqrt(delta * (1 - delta) / draws))

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from tests.plan_records import make_plan
 
+from suffice.errors import SufficeWarning
+from suffice.policies.gate.gate_settings import GateSettings
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.plan_traces import PlanRecord, PlanSet
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.trace_set import TraceSet
 
 AGREE, DIFFER = ("Oslo", "oslo"), ("Oslo", "Rome")
+
+
+def published_settings(**changes: Any) -> GateSettings:
+    """The paper's, without the warning that they never choose EXECUTE."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SufficeWarning)
+        return GateSettings.published(**changes)
 
 
 def question(

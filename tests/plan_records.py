@@ -24,17 +24,11 @@ from suffice.trace.rounds.records import Passage, Usage
 
 
 def make_plan(
-    task_id: str,
-    actions: Sequence[str] = ("RETRIEVE", "EXECUTE", "STOP"),
-    *,
-    agent: str = "gate",
-    retriever: str | None = "bm25",
-    seed: int = 0,
-    confidence: Sequence[float] = (),
+    task_id: str, actions: Sequence[str] = ("RETRIEVE", "EXECUTE", "STOP"), *, seed: int = 0
 ) -> PlanRecord:
     """A run with these actions; each RETRIEVE finds two documents, the first of them every time.
 
-    Step n has the n-th ``confidence``, where there is one. The task's hidden token is ``limit_001``.
+    The task's hidden token is ``limit_001``.
     """
     steps = []
     for number, action in enumerate(actions, start=1):
@@ -44,14 +38,12 @@ def make_plan(
             Passage(id="d1", title="Limits", text="limit_001 holds", score=2.0),
             Passage(id=f"d{number + 1}", text=f"text {number}", score=1.0),
         )
-        values = {"confidence": confidence[number - 1]} if number <= len(confidence) else {}
         steps.append(
             PlanStep(
                 number=number,
                 action=action,
                 candidates=tuple(Candidate(text, f"Next: {text}") for text in texts),
                 reason=f"step {number} is to {action}",
-                values=values,
                 k=2 if retrieves else 0,
                 query=f"what holds for {task_id}?" if retrieves else None,
                 passages=documents if retrieves else (),
@@ -61,8 +53,8 @@ def make_plan(
         )
     return PlanRecord(
         task=PlanTask(id=task_id, goal=f"Set up {task_id}", context="a bucket", total_steps=5),
-        agent=agent,
-        retriever=retriever,
+        agent="gate",
+        retriever="bm25",
         seed=seed,
         steps=tuple(steps),
         outcome=_outcome(task_id, "stop" if "STOP" in actions else "complete"),

@@ -12,6 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import numpy as np
+
+from suffice.policies.stop_rag.states import read_rewards, texts_of_traces
+from suffice.policies.stop_rag.training import Trajectories
+from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import Gold, Passage, Question, QuestionRecord, Round, Usage
 
 World = Literal["single", "two-hop", "comparison", "unanswerable", "marker", "null"]
@@ -102,6 +107,16 @@ def stop_rag_records(
         _record(f"{world}-{seed}-{number:05d}", _script(world, rounds, rng), split)
         for number in range(count)
     ]
+
+
+def trajectories(world: World, count: int, seed: int) -> Trajectories:
+    traces = to_trace_set(stop_rag_records(world, count, seed=seed))
+    rewards = read_rewards(traces, "f1")
+    return Trajectories(
+        states=tuple(texts_of_traces(traces)),
+        rewards=rewards.values,
+        lengths=rewards.lengths.astype(np.int64),
+    )
 
 
 def _record(name: str, script: _Script, split: str | None) -> QuestionRecord:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.gates import published_settings
 from tests.properties import examples
 
 from suffice.policies.gate.gate_settings import (
@@ -110,15 +111,9 @@ def test_unreachable_is_what_no_state_and_no_history_reaches(chosen: GateSetting
     assert all(each.why for each in chosen.unreachable)
 
 
-def published(**changes: object) -> GateSettings:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return GateSettings.published(**changes)
-
-
 def test_the_published_ranges() -> None:
     """R in [1/6, 4] and c in [0.018, 0.458]; so EXECUTE is out of reach."""
-    chosen = published()
+    chosen = published_settings()
     found = [confidence for confidence, _ in states(chosen)]
     assert min(found) == pytest.approx(0.018, abs=1e-4)
     assert max(found) == pytest.approx(1 / (1 + math.exp(1 / 6))) == pytest.approx(0.458, abs=1e-3)

@@ -1,4 +1,4 @@
-"""MiCP's promise on every small population, replay and live, the policy file, the answer sets."""
+"""MiCP's promise on every small population, and what its answer sets hold."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
-from suffice.contracts import Clusters
 from suffice.policies.method import Preset
 from suffice.policies.micp.micp_settings import StopOn
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.sampled_answers import read_samples
 from suffice.policies.micp.stage2 import Sampled, Stage2, calibrate, evaluate_stops
-from suffice.scoring import Match
 from suffice.signals.signal_table import signal_table
 from suffice.stats.conformal import Threshold
 from suffice.testing.traces import sampled_records, to_trace_set
@@ -106,27 +104,16 @@ WORDS = ("Oslo", "oslo.", "the Oslo", "Bergen", "Rome", "no", "")
 
 @st.composite
 def recorded(draw: st.DrawFn) -> list[QuestionRecord]:
-    """Questions with sampled answers and clusters of them; some end before the last round."""
+    """Questions with sampled answers; some end before the last round."""
     rounds, drawn = draw(st.integers(2, 4)), draw(st.integers(1, 4))
     found = []
     for record in sampled_records(draw(st.integers(1, 8)), rounds=rounds, samples=drawn):
         made = []
         for _ in range(draw(st.integers(1, rounds))):
             samples = tuple(draw(st.sampled_from(WORDS)) for _ in range(drawn))
-            made.append(
-                Round(answer=samples[0], samples=samples, sample_clusters=draw(_clustering(drawn)))
-            )
+            made.append(Round(answer=samples[0], samples=samples))
         found.append(replace(record, rounds=tuple(made)))
     return found
-
-
-@st.composite
-def _clustering(draw: st.DrawFn, size: int) -> tuple[int, ...]:
-    """For each sample the position of the first one of its cluster."""
-    firsts: list[int] = []
-    for position in range(size):
-        firsts.append(draw(st.sampled_from([*sorted(set(firsts)), position])))
-    return tuple(firsts)
 
 
 @st.composite
@@ -145,8 +132,6 @@ def policies(draw: st.DrawFn) -> MiCPPolicy:
         final=draw(st.sampled_from([-math.inf, 0.25, 0.5, 1.0])),
         stop_on=stop_on,
         penalty=draw(st.sampled_from([0.0, 0.1])),
-        clusters=Clusters(by=draw(st.sampled_from(["string", "embedding"]))),
-        match=Match(f1=draw(st.sampled_from([None, 0.5]))),
         preset=draw(st.sampled_from(PRESETS)),
         seed=draw(st.integers(0, 3)),
     )
@@ -159,7 +144,6 @@ def test_coverage_is_what_the_answer_sets_hold(
     records: list[QuestionRecord], policy: MiCPPolicy
 ) -> None:
     """DivisionScores on arrays, and by looking at every member of every set."""
-    policy = replace(policy, clusters=Clusters(), match=Match())
     recorded_rounds = to_trace_set(records)
     data = read_samples(recorded_rounds, policy)
     fired = policy.fired(signal_table(recorded_rounds, policy.specs))

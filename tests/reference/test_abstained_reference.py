@@ -6,18 +6,15 @@ the others, and answers over 250 characters (reasoning that was cut off), were n
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from pathlib import Path
 
 import pyarrow.parquet as pq
-import pytest
 from tests.signal_twins import abstains
 
 from suffice.signals.abstained import ABSTENTION_PHRASES, ready
 
 USUAL = ready(ABSTENTION_PHRASES)
-DATA = os.environ.get("SUFFICE_DATA")
 RECORDS = (
     "routes_llama8b_dev",
     "abrag_hotpotqa_ollama",
@@ -80,11 +77,10 @@ def answers_of(path: Path) -> Counter[str]:
     return Counter(text for text in flat if len(text) <= 250)
 
 
-@pytest.mark.skipif(DATA is None, reason="SUFFICE_DATA is not set")
-def test_precision_and_recall_among_recorded_answers() -> None:
+def test_precision_and_recall_among_recorded_answers(data_folder: Path) -> None:
     found = right = there = total = 0
     for name in RECORDS:
-        for answer, count in answers_of(Path(DATA or "", "traces", f"{name}.parquet")).items():
+        for answer, count in answers_of(data_folder / "traces" / f"{name}.parquet").items():
             hedged = answer.lower().strip(". ")[:80] in ABSTAINING or not answer.strip()
             recognised = abstains(USUAL, answer)
             total += count
@@ -94,9 +90,8 @@ def test_precision_and_recall_among_recorded_answers() -> None:
     assert (total, there, found, right) == (12982, 331, 331, 329)
 
 
-@pytest.mark.skipif(DATA is None, reason="SUFFICE_DATA is not set")
-def test_no_gold_answer_of_these_questions_abstains() -> None:
-    path = Path(DATA or "", "traces", "routes_llama8b_dev.parquet")
+def test_no_gold_answer_of_these_questions_abstains(data_folder: Path) -> None:
+    path = data_folder / "traces" / "routes_llama8b_dev.parquet"
     table = pq.read_table(path, columns=["gold_answers"])
     gold = {answer for accepted in table.column("gold_answers").to_pylist() for answer in accepted}
     assert {answer for answer in gold if abstains(USUAL, answer)} == {",", "/-", "The The"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 from rank_bm25 import BM25Okapi
 
-from suffice.datasets.files import Example
 from suffice.datasets.known_datasets import load
 from suffice.retrieval.bm25 import OKAPI, BM25Index
 from suffice.trace.rounds.records import Passage, passage_tokens, tokenize
@@ -20,13 +18,6 @@ FILES = {
     "2wikimultihopqa": "2wikimultihopqa_500.json.gz",
     "musique": "musique_100.jsonl.gz",
 }
-
-
-def real(name: str) -> tuple[Example, ...]:
-    root = os.environ.get("SUFFICE_DATA")
-    if not root:
-        pytest.skip("needs real questions: set SUFFICE_DATA to the folder that holds data/")
-    return load(name, Path(root) / "data" / FILES[name], limit=100)
 
 
 def assert_equals_rank_bm25(passages: Sequence[Passage], query: str) -> None:
@@ -40,8 +31,8 @@ def assert_equals_rank_bm25(passages: Sequence[Passage], query: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_okapi_equals_rank_bm25_on_real_questions(name: str) -> None:
-    for example in real(name):
+def test_okapi_equals_rank_bm25_on_real_questions(name: str, data_folder: Path) -> None:
+    for example in load(name, data_folder / "data" / FILES[name], limit=100):
         assert_equals_rank_bm25(example.passages, example.question.text)
 
 

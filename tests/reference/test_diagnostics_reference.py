@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +16,6 @@ from suffice.evaluation.settings import ComparisonSettings, DiagnosisSettings
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.trace_set import TraceSet
 
-DATA = os.environ.get("SUFFICE_DATA")
-TRACES = Path(DATA or "") / "traces"
-pytestmark = pytest.mark.skipif(
-    not DATA or not TRACES.is_dir(), reason="SUFFICE_DATA does not name the recorded traces"
-)
-
 # AUROC of S1, S2, S3 at round 1 against round-1 exact match (METHODS section 3)
 SINGLE_SIGNALS = {
     "ollama": {"self_consistency": 0.651, "evidence_consistency": 0.568, "rerank_variance": 0.550},
@@ -29,12 +23,13 @@ SINGLE_SIGNALS = {
 }
 
 
-def traces_of(name: str) -> TraceSet:
-    return read_traces(TRACES / f"{name}.parquet")
+@pytest.fixture
+def traces_of(data_folder: Path) -> Callable[[str], TraceSet]:
+    return lambda name: read_traces(data_folder / "traces" / f"{name}.parquet")
 
 
 @pytest.mark.parametrize("log", ["ollama", "local"])
-def test_single_signals_of_ab_rag(log: str) -> None:
+def test_single_signals_of_ab_rag(log: str, traces_of: Callable[[str], TraceSet]) -> None:
     published = SINGLE_SIGNALS[log]
     settings = DiagnosisSettings(signals=tuple(published), resamples=20)
     found = diagnose(traces_of(f"abrag_hotpotqa_{log}"), settings)
@@ -45,9 +40,9 @@ def test_single_signals_of_ab_rag(log: str) -> None:
         assert [flag.kind for flag in signal["flags"]] == ["look_ahead_unchecked"]
 
 
-def test_the_verbalized_confidence_of_a_small_model_has_collapsed() -> None:
+def test_the_verbalized_confidence_of_a_small_model_has_collapsed(qwen_traces: Path) -> None:
     settings = DiagnosisSettings(signals=("verbalized_confidence",), resamples=20)
-    (signal,) = diagnose(traces_of("hotpotqa_qwen1.5b"), settings).signals
+    (signal,) = diagnose(read_traces(qwen_traces), settings).signals
     for part in signal["parts"].values():
         assert part["concentration"]["mode"] == 5.0
         assert part["concentration"]["mode_share"] > 0.99
@@ -73,26 +68,24 @@ def replayed(
     return compare(traces, settings).result
 
 
-def test_routes_give_the_published_exact_match() -> None:
+def test_routes_give_the_published_exact_match(traces_of: Callable[[str], TraceSet]) -> None:
     whole = traces_of("routes_llama8b_dev")
     kinds = [question.type or "" for question in whole.questions]
     assert set(Counter(kinds).values()) == {500}
     for kind in sorted(set(kinds)):
         (published,) = [em for name, em in PUBLISHED_EM.items() if name in kind.lower()]
         part = whole.take(np.array([each == kind for each in kinds]))
-        result = compare(
-            part,
-            ComparisonSettings(
-                policies=("fixed-1", "fixed-2", "fixed-3"), split=None, resamples=20
-            ),
-        ).result
+        asked = ComparisonSettings(
+            policies=("fixed-1", "fixed-2", "fixed-3"), split=None, resamples=20
+        )
+        result = compare(part, asked).result
         found = [100 * (each.em or 0.0) for each in result.policies]
         assert result.questions == 500
         assert found == pytest.approx(published, abs=1e-9), kind
 
 
-def test_a_real_trace_pays_its_samples_only_when_read() -> None:
-    traces = traces_of("hotpotqa_qwen1.5b")
+def test_a_real_trace_pays_its_samples_only_when_read(qwen_traces: Path) -> None:
+    traces = read_traces(qwen_traces)
     result = replayed(traces, "fixed-5")
     fixed = result.policies[0].costs
     assert (fixed["llm_calls"], round(fixed["prompt_tokens"] or 0)) == (1.0, 971)

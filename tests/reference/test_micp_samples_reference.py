@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -56,11 +56,7 @@ def sampled(draw: st.DrawFn, *, by_meaning: bool = False) -> list[QuestionRecord
             clusters = tuple(firsts) if by_meaning else None
             made.append(Round(answer=samples[0], samples=samples, sample_clusters=clusters))
         gold = draw(st.lists(st.sampled_from(["Oslo", "Rome", "the"]), min_size=1, max_size=2))
-        found.append(
-            QuestionRecord(
-                question=record.question, gold=Gold(answers=tuple(gold)), rounds=tuple(made)
-            )
-        )
+        found.append(replace(record, gold=Gold(answers=tuple(gold)), rounds=tuple(made)))
     return found
 
 
@@ -160,13 +156,8 @@ def test_the_filter(data: st.DataObject, alpha: Fraction) -> None:
                 best[name] = max(value, best.get(name, -math.inf))
         gold = data.draw(st.lists(st.sampled_from("abc"), unique=True, max_size=2))
         best_of.append([best[name] for name in gold if name in best])
-        records.append(
-            QuestionRecord(
-                question=record.question,
-                gold=Gold(answers=("x",), passage_ids=tuple(gold)),
-                rounds=tuple(rounds),
-            )
-        )
+        labels = Gold(answers=("x",), passage_ids=tuple(gold))
+        records.append(replace(record, gold=labels, rounds=tuple(rounds)))
     traces = to_trace_set(records)
     retrieved = [each for each in best_of if each]
     for preset, pooled in (
@@ -194,16 +185,11 @@ def test_equal_partitions_are_bit_equal() -> None:
                 word for word, count in zip("xyz", order, strict=True) for _ in range(count)
             )
             records = [
-                QuestionRecord(
-                    question=each.question, gold=each.gold, rounds=(Round(answer="x", samples=s),)
-                )
-                for each, s in zip(
-                    sampled_records(2, rounds=1), (samples, samples[::-1]), strict=True
-                )
+                replace(each, rounds=(Round(answer="x", samples=drawn),))
+                for each, drawn in zip(sampled_records(2), (samples, samples[::-1]), strict=True)
             ]
-            seen |= set(
-                signal_table(to_trace_set(records), [entropy]).signal(entropy.name)[:, 0].tolist()
-            )
+            table = signal_table(to_trace_set(records), [entropy])
+            seen |= set(table.signal(entropy.name)[:, 0].tolist())
         assert len(seen) == 1
 
 
@@ -524,33 +510,3 @@ def test_the_search(
         assert found[name].tried == len(slow)
         if "composite" not in name:  # exact in floats too, so the first of equal ones
             assert found[name].shares == next(each for each in slow if slow[each] == best)
-
-
-# --- worked cases ---------------------------------------------------------------------------------
-
-
-def test_a_budget_divided_by_hand() -> None:
-    """Nine questions, two rounds, alpha 0.4: half of it to round 1.
-
-    U_1 = 4, so alpha_1 = 0.2 * 10 / 5 = 0.4: rank 2 of U_1's entropies; n_A = 7, so the answer set
-    gets 0.2 * 10 / 8 = 0.25: rank 2 of the seven confidences of first right clusters.
-    """
-    first = [0.9, 0.8, 0.7, 0.6, 0.5, None, None, None, None]
-    second = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, None, None]
-    entropy = [0.0, 0.0, 0.5, 0.5, 1.0, 0.2, 0.4, 0.6, 0.8]
-    questions = [
-        Q(entropy=[e, e], best=[f, s], draws=[0.5, 0.5])
-        for e, f, s in zip(entropy, first, second, strict=True)
-    ]
-    found = calibrate(as_arrays(questions), Fraction("0.4"), [Fraction("0.4")], "corrected")
-    assert found.group_sizes == (4,)
-    assert found.alpha_final == Fraction(1, 4)
-    assert found.stops == (Threshold(0.4, 0.5),)
-    assert found.final == 0.4
-    scored = evaluate(as_arrays(questions), found)
-    # stopped: the unanimous two and the one at 0.2; the one tied at 0.4 draws 0.5, not below 1/2
-    assert scored.stop.tolist() == [1, 1, 2, 2, 2, 1, 2, 2, 2]
-    assert scored.covered.tolist() == [True] * 5 + [False, False, True, True]
-
-
-# --- outside truth: order statistics of uniform scores are Beta ----------------------------------

@@ -101,6 +101,7 @@ def test_exact_intervals() -> None:
 
 
 def test_limits() -> None:
+    assert miss_rate_limit(0.1, 8, 0.975) == 0.1  # rank 0: nothing is ever left out
     for alpha in ("0.05", "0.1", "0.29"):
         for n in (19, 99, 250):
             rank = int(Fraction(alpha) * (n + 1))

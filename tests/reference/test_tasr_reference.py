@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import string
 from pathlib import Path
@@ -15,12 +14,6 @@ import pytest
 from suffice.evaluation.replay.runner import stop_rounds
 from suffice.policies.registry import fit_method
 from suffice.trace.rounds.reader import read_traces
-
-DATA = os.environ.get("SUFFICE_DATA")
-TRACE = Path(DATA or "") / "traces" / "hotpotqa_qwen1.5b.parquet"
-pytestmark = pytest.mark.skipif(
-    not DATA or not TRACE.exists(), reason="SUFFICE_DATA does not name the recorded traces"
-)
 
 
 def official(text: str) -> str:
@@ -51,9 +44,9 @@ def margin(tokens: list[dict[str, Any]] | None) -> float | None:
     return None
 
 
-def load() -> dict[str, list[dict[str, Any]]]:
+def load(trace: Path) -> dict[str, list[dict[str, Any]]]:
     questions: dict[str, list[dict[str, Any]]] = {}
-    for row in pq.read_table(TRACE).to_pylist():
+    for row in pq.read_table(trace).to_pylist():
         questions.setdefault(row["question_id"], []).append(row)
     for rows in questions.values():
         rows.sort(key=lambda row: row["round"])
@@ -84,8 +77,8 @@ def gates(tune: list[list[dict[str, Any]]]) -> list[Any]:
     return found
 
 
-def test_the_published_rule_stops_where_a_plain_loop_stops() -> None:
-    questions = load()
+def test_the_published_rule_stops_where_a_plain_loop_stops(qwen_traces: Path) -> None:
+    questions = load(qwen_traces)
     gate = gates([rows for rows in questions.values() if rows[0]["split"] == "tune"])
     expected, nearest = [], 1.0
     for rows in questions.values():
@@ -99,7 +92,7 @@ def test_the_published_rule_stops_where_a_plain_loop_stops() -> None:
                 break
         expected.append(stop)
     assert nearest > 1e-9  # no decision hangs on rounding
-    traces = read_traces(TRACE)
+    traces = read_traces(qwen_traces)
     policy = fit_method("tasr", traces, "published", "tune")
     found = stop_rounds(policy, traces)
     assert traces.question_ids == tuple(questions)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.certifying import certify, most_allowed
+from tests.certifying import Shares, certify, most_allowed
 
 from suffice.evaluation.choose.bounds import Half, Promise
 
@@ -85,14 +85,6 @@ def mixed(members: int, seed: int = 4) -> Population:
         stops[member] = np.where(fires.any(axis=1), fires.argmax(axis=1) + 1, ROUNDS)
     price = rng.choice([1.0, 2.0, 5.0], (PROFILES, 1), p=[0.6, 0.3, 0.1])
     return Population(stops, right.astype(float), price * np.arange(1, ROUNDS + 1))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shares:
-    """Of draws: with a broken promise, and with something below the full budget chosen."""
-
-    broken: float
-    early: float
 
 
 def shares(drawn: Population, asked: Promise, *, draws: int, size: int = 600) -> Shares:

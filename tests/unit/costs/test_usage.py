@@ -17,8 +17,8 @@ from tests.question_records import question_records
 from suffice.costs.prices import EnergyModel, Prices, PriceTier
 from suffice.costs.usage import COSTS, CostModel, CostReads, cost_matrix, stop_costs
 from suffice.errors import UsageError
-from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.rounds.records import Passage, QuestionRecord, Round, Usage
+from suffice.testing.traces import to_trace_set
+from suffice.trace.rounds.records import QuestionRecord, Round, Usage
 from suffice.trace.rounds.trace_set import TraceSet
 
 
@@ -37,13 +37,6 @@ def a_round(samples: int | None = None, **usage: Any) -> Round:
     return Round(answer="x", samples=drawn, usage=Usage(**usage))
 
 
-def test_sample_calls_are_inferred_where_unknown() -> None:
-    """As many as samples were recorded, if that leaves an answering call."""
-    found = of_rounds(a_round(5, llm_calls=6), a_round(None, llm_calls=1), a_round(0, llm_calls=2))
-    assert paid(found)["llm_calls"] == [1.0, 1.0, 2.0]
-    assert paid(found, samples=True)["llm_calls"] == [6.0, 1.0, 2.0]
-
-
 def test_verdicts_are_paid_by_who_reads_them() -> None:
     found = of_rounds(a_round(llm_calls=1, judge_calls=2), a_round(llm_calls=1, judge_calls=0))
     assert paid(found)["llm_calls"] == [1.0, 1.0]
@@ -53,20 +46,6 @@ def test_verdicts_are_paid_by_who_reads_them() -> None:
     assert paid(partly)["llm_calls"] == [1.0, 1.0]
     assert paid(partly, verdicts=True)["llm_calls"] is None
     assert paid(of_rounds(a_round(llm_calls=1)), verdicts=True)["llm_calls"] is None
-
-
-def test_tokens_of_samples() -> None:
-    samples = {"sample_prompt_tokens": 200, "sample_completion_tokens": 9}
-    found = of_rounds(
-        a_round(2, prompt_tokens=100, completion_tokens=7, cached_tokens=50, **samples)
-    )
-    alone = paid(found)
-    assert alone["llm_calls"] is None
-    assert (alone["prompt_tokens"], alone["completion_tokens"]) == ([100.0], [7.0])
-    assert alone["cached_tokens"] == alone["evaluated_tokens"] == [50.0]
-    read = paid(found, samples=True)
-    assert (read["prompt_tokens"], read["completion_tokens"]) == ([300.0], [16.0])
-    assert read["cached_tokens"] is read["evaluated_tokens"] is None  # of the samples unknown
 
 
 def test_one_unknown_round_makes_a_cost_unknown() -> None:
@@ -79,14 +58,6 @@ def test_one_unknown_round_makes_a_cost_unknown() -> None:
         "rerank_calls": [0.0],
         "rounds": [1.0],
     }
-
-
-def test_rounds_that_do_not_exist_are_not_unknown() -> None:
-    short = dataclasses.replace(make_record("p", ["x"]), rounds=(a_round(llm_calls=1),))
-    long = dataclasses.replace(make_record("q", ["x"]), rounds=(a_round(llm_calls=2),) * 2)
-    calls = stop_costs(to_trace_set([short, long]), reads=CostReads(answers=True))["llm_calls"]
-    assert calls is not None
-    np.testing.assert_array_equal(calls, [[1.0, math.nan], [2.0, 4.0]])
 
 
 def test_the_judge_and_the_reranker_are_counted_where_they_are_read() -> None:
@@ -129,21 +100,6 @@ def test_a_judges_tokens_are_not_taken_to_be_none() -> None:
     )
     with pytest.raises(UsageError, match="'judge_prompt_tokens'"):
         cost_matrix(partly, "prompt_tokens", reads=reads)
-
-
-def test_passages_retrievals_and_seconds_come_from_their_columns() -> None:
-    shown = Round(
-        answer="x",
-        passages=(Passage(id="a"), Passage(id="b")),
-        usage=Usage(retrievals=2, latency_s=1.5),
-    )
-    none_added = Round(answer="x", passages=(), usage=Usage(retrievals=1, latency_s=0.25))
-    costs = paid(of_rounds(shown, none_added))
-    assert (costs["passages"], costs["retrievals"]) == ([2.0, 0.0], [2.0, 1.0])
-    assert (costs["seconds"], costs["rounds"]) == ([1.5, 0.25], [1.0, 1.0])
-    # passages do not tell how often the retriever was asked, and a null is not none
-    alone = paid(of_rounds(Round(answer="x", passages=(Passage(id="a"),)), Round(answer="x")))
-    assert (alone["passages"], alone["retrievals"], alone["seconds"]) == (None, None, None)
 
 
 def test_what_cannot_be_a_cost_is_unknown() -> None:

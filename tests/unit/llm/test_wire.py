@@ -116,10 +116,6 @@ def test_requests_no_server_understands_are_refused(
     assert words in str(caught.value)
 
 
-LOOP: dict[str, Any] = {}
-LOOP["items"] = LOOP
-
-
 # --- replies that come as events -------------------------------------------------------------
 def stream_of(*pieces: str) -> bytes:
     """Events as a server sends them, halves of surrogate pairs escaped."""

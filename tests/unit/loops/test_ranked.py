@@ -43,10 +43,6 @@ def rounds(n: int, model: ScriptedModel | None = None, **settings: Any) -> list[
     return list(loop.rounds(QUESTION, Listed(passages(n), [])))
 
 
-def added(found: list[Round]) -> list[int]:
-    return [len(each.passages or ()) for each in found]
-
-
 @pytest.mark.parametrize(
     ("n", "settings", "expected"),
     [
@@ -60,7 +56,7 @@ def added(found: list[Round]) -> list[int]:
 )
 def test_what_each_round_adds(n: int, settings: dict[str, Any], expected: list[int]) -> None:
     found = rounds(n, **settings)
-    assert added(found) == expected
+    assert [len(each.passages or ()) for each in found] == expected
     shown = [each.id for finished in found for each in finished.passages or ()]
     assert shown == [f"p{i}" for i in range(sum(expected))]
 
@@ -195,10 +191,6 @@ def run(
     return list(loop.rounds(WHICH, source or Scored())), model
 
 
-def ids(rounds: list[Round]) -> list[list[str]]:
-    return [[each.id for each in finished.passages or ()] for finished in rounds]
-
-
 @pytest.mark.parametrize(
     ("settings", "least", "expected"),
     [
@@ -214,7 +206,8 @@ def test_the_ranking_is_filtered_and_then_shown_from_its_head(
     settings: Any, least: float | None, expected: list[list[str]]
 ) -> None:
     rounds, model = run(settings, least)
-    assert ids(rounds) == expected
+    added = [[each.id for each in finished.passages or ()] for finished in rounds]
+    assert added == expected
     assert rounds[0].candidate_scores == tuple(sorted(SCORES, reverse=True))
     shown = [each for finished in expected for each in finished]
     evidence = str(model.requests[-1].prompt).rpartition("Evidence:")[2]

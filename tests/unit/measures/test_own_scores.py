@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -130,12 +129,9 @@ def test_what_chooses_goes_by_it(records: list[QuestionRecord]) -> None:
 
 
 @pytest.mark.parametrize("name", ["loopgain_w4", "loopgain_w5"])
-def test_a_public_record_of_scores(name: str) -> None:
+def test_a_public_record_of_scores(name: str, data_folder: Path) -> None:
     """Null answers but in the last round, and scores throughout."""
-    root = os.environ.get("SUFFICE_DATA")
-    if root is None:
-        pytest.skip("needs recorded traces: set SUFFICE_DATA to the folder that holds traces/")
-    own = Measures.of(Path(root, "traces", f"{name}.parquet")).by(None)
+    own = Measures.of(data_folder / "traces" / f"{name}.parquet").by(None)
     assert own.metric.name == "score"
     means = own.scores_throughout("this").compared.mean(axis=0)
     first, last = {"loopgain_w4": (0.75, 0.77), "loopgain_w5": (0.777, 0.351)}[name]

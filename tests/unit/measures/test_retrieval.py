@@ -33,14 +33,6 @@ def same(found: NDArray[np.float64], expected: Sequence[Sequence[float]]) -> Non
     np.testing.assert_array_equal(found, expected)
 
 
-def test_by_hand() -> None:
-    found = quality(
-        retrieved_record("a", ["ax", "b", "yz"], "abc"), retrieved_record("b", ["x", "a"], "a")
-    )
-    same(found.precision, [[1 / 2, 2 / 3, 2 / 5], [0.0, 1 / 2, NAN]])
-    same(found.recall, [[1 / 3, 2 / 3, 2 / 3], [0.0, 1.0, NAN]])
-
-
 def test_without_the_column_nothing_is_defined() -> None:
     traces = to_trace_set([retrieved_record("a", [None, None], "a")])
     assert not traces.has("passages")

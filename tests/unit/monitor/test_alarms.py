@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.properties import examples
 
 from suffice.errors import UsageError
-from suffice.monitor.alarms import CoverageMonitor, ExchangeabilityMonitor, miss_rate_limit
+from suffice.monitor.alarms import CoverageMonitor, ExchangeabilityMonitor
 
 SOME = st.lists(st.booleans(), max_size=60)
 SCORES = st.lists(st.sampled_from([0.0, 0.0, 0.25, 0.5, 1.0, math.nan]), max_size=40)
@@ -114,16 +114,6 @@ def test_changed_scores_are_seen_without_labels(scores: list[float]) -> None:
     for score in scores:
         monitor.update(score)
     assert monitor.alarmed
-
-
-def test_limit() -> None:
-    assert miss_rate_limit(0.1, 8, 0.975) == 0.1  # rank 0: nothing is ever left out
-    assert miss_rate_limit(0.29, 99, 0.5) == pytest.approx(0.29, abs=0.01)
-    limits = [miss_rate_limit(0.1, n, 0.975) for n in (19, 99, 999, 9999)]
-    assert limits == sorted(limits, reverse=True)
-    assert limits[-1] == pytest.approx(0.1, abs=0.01)
-    # n = 1, alpha = 1/2: uniform on [0, 1]
-    assert miss_rate_limit(0.5, 1, 0.975) == pytest.approx(0.975)
 
 
 # --- bad input -----------------------------------------------------------------------------------

@@ -77,6 +77,7 @@ def test_the_hash_sees_what_decides_and_nothing_else() -> None:
 
     own = with_changes()
     assert with_changes(fitted_on={}) == own
+    assert with_changes(guarantee={"max_loss": 0.1}) == own
     other_map = IsotonicMap(x=(0.1, 1 / 3), y=(0.2, 0.7), undefined=None)
     changes: list[dict[str, Any]] = [
         {"rule": FULL.rule.replace("2", "3")},
@@ -147,6 +148,10 @@ GOOD: dict[str, Any] = json.loads(json.dumps(policy_document(FULL)))
         ({"calibrators": []}, "calibrators"),
         ({"calibrators": {"overlap": {"rounds": {}}}}, "calibrators.overlap"),
         ({"calibrators": {"overlap": {"rounds": [3]}}}, "calibrators.overlap.rounds[0]"),
+        (
+            {"calibrators": {"overlap": {"rounds": [MAP.to_json(), {**MAP.to_json(), "z": 1}]}}},
+            "calibrators.overlap.rounds[1].z",
+        ),
     ],
 )
 def test_a_broken_field_is_named(tmp_path: Path, changes: dict[str, Any], field: str) -> None:
@@ -199,31 +204,6 @@ def test_a_broken_field_of_micp_is_named(
     path.write_text(json.dumps({**MICP, "filter": FILTER}), encoding="utf-8")
     assert load_policy(path).policy.kind == "micp"
     assert refused(tmp_path, json.dumps({**MICP, **changes})).column == field
-
-
-@pytest.mark.parametrize(
-    ("changes", "field"),
-    [
-        ({"x": [0.1]}, "y"),
-        ({"x": [0.5, 0.1]}, "x"),
-        ({"x": "01"}, "x"),
-        ({"x": [0.1, True]}, "x"),
-        ({"x": [0.1, 10**400]}, "x"),
-        ({"x": [-1.7e308, 1.7e308]}, "x"),
-        ({"y": [0.7, 0.2]}, "y"),
-        ({"y": [0.2, 1.2]}, "y"),
-        ({"y": [0.2, math.nan]}, "y"),
-        ({"undefined": "half"}, "undefined"),
-        ({"z": 1}, "z"),
-    ],
-)
-def test_a_malformed_map_is_named_with_its_round(
-    tmp_path: Path, changes: dict[str, Any], field: str
-) -> None:
-    maps = [MAP.to_json(), {**MAP.to_json(), **changes}]
-    calibrators = {"overlap": {"absent": None, "rounds": maps}}
-    error = refused(tmp_path, json.dumps({**GOOD, "calibrators": calibrators}))
-    assert error.column == f"calibrators.overlap.rounds[1].{field}"
 
 
 @pytest.mark.parametrize("rounds", [0, -1, 40_000, 10**400, 2.0, "3", True, None])

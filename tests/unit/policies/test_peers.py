@@ -14,8 +14,8 @@ from suffice.policies.rules.language import first_round, parse
 from suffice.policies.rules.policy import Rule
 from suffice.signals.signal_table import first_stops, signal_table
 from suffice.stats.maps import fit_platt
-from suffice.testing.traces import to_trace_set
-from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Round, Token
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.rounds.records import QuestionRecord, Round, Token
 
 LONG = " ".join(f"w{number}" for number in range(19))
 # the round after which the rule of ACS, transcribed from its released code, stops (theta 0.995, epsilon
@@ -94,12 +94,11 @@ def test_a_window_without_its_length_is_refused(text: str) -> None:
 def succeeding(first_right: list[int], n_rounds: int = 6) -> list[QuestionRecord]:
     """Questions that are right from a round on (0: never)."""
     return [
-        QuestionRecord(
-            question=Question(id=f"q{number}", text="Where?", split="tune"),
-            gold=Gold(answers=("Oslo",)),
-            rounds=tuple(
-                Round(answer="Oslo" if 0 < first <= t else "Bergen") for t in range(1, n_rounds + 1)
-            ),
+        make_record(
+            f"q{number}",
+            ["Oslo" if 0 < first <= t else "Bergen" for t in range(1, n_rounds + 1)],
+            gold=["Oslo"],
+            split="tune",
         )
         for number, first in enumerate(first_right)
     ]
@@ -162,12 +161,9 @@ def foretelling(count: int = 60) -> list[QuestionRecord]:
             "Oslo" if number % 3 == 0 else "Bergen",
             "Oslo" if draws.uniform() < luck else "Bergen",
         ]
+        signals = [{"mine": luck}] * 2
         made.append(
-            QuestionRecord(
-                question=Question(id=f"q{number:02d}", text=f"Where {number}?", split="tune"),
-                gold=Gold(answers=("Oslo",)),
-                rounds=tuple(Round(answer=answer, signals={"mine": luck}) for answer in answers),
-            )
+            make_record(f"q{number:02d}", answers, gold=["Oslo"], split="tune", signals=signals)
         )
     return made
 

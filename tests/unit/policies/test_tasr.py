@@ -74,32 +74,6 @@ def test_published_takes_an_undefined_margin_for_a_half_so_it_passes() -> None:
     assert stops_at(fitted("published", traces_of()), half_known) == 2
 
 
-def test_corrected_never_fires_on_an_undefined_margin() -> None:
-    record = make_record("x", ["Oslo", "Oslo", "Oslo", "Oslo"])
-    known_last = dataclasses.replace(
-        record,
-        rounds=(*record.rounds[:2], *make_record("y", ["Oslo"] * 2, margins=[4.0, 4.0]).rounds),
-    )
-    policy = fitted("corrected", traces_of())
-    assert stops_at(policy, known_last) == 3
-
-
-def test_corrected_never_fires_on_a_stable_abstention() -> None:
-    for abstention in ("unknown", "Not mentioned.", ""):
-        record = make_record("x", [abstention] * 2 + ["Oslo"] * 2, margins=[4.0] * 4)
-        traces = traces_of()
-        assert stops_at(fitted("corrected", traces), record) == 4
-        assert stops_at(fitted("published", traces), record) == 2
-
-
-def test_published_stability_is_the_published_normaliser() -> None:
-    """Articles before punctuation: "A-ha" and "ha" are the same answer there only."""
-    record = make_record("x", ["A-ha", "ha", "ha", "ha"], margins=[4.0] * 4)
-    traces = traces_of()
-    assert stops_at(fitted("published", traces), record) == 2
-    assert stops_at(fitted("corrected", traces), record) == 3
-
-
 def test_none_is_an_answer_where_the_tune_gold_says_so() -> None:
     usual = fitted("corrected", traces_of())
     assert usual.abstention is None

@@ -27,20 +27,17 @@ MARGIN = "answer_token_margin"
 
 def uneven_traces(count: int = 23) -> TraceSet:
     generator = np.random.default_rng(5)
-    return to_trace_set(
-        [
-            make_record(
-                f"q{number:03d}",
-                generator.choice(
-                    ["right", "wrong", "other"], int(generator.integers(2, 5))
-                ).tolist(),
-                gold=["right"],
-                margins=generator.uniform(0, 3, 4).tolist(),
-                split="tune",
-            )
-            for number in range(count)
-        ]
-    )
+    records = [
+        make_record(
+            f"q{number:03d}",
+            generator.choice(["right", "wrong", "other"], generator.integers(2, 5)).tolist(),
+            gold=["right"],
+            margins=generator.uniform(0, 3, 4).tolist(),
+            split="tune",
+        )
+        for number in range(count)
+    ]
+    return to_trace_set(records)
 
 
 def test_a_template_has_one_open_number() -> None:

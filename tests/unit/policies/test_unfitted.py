@@ -85,13 +85,10 @@ def test_other_names_are_none(name: str) -> None:
     assert unfitted_policy(name) is None
 
 
-def recorded() -> TraceSet:
-    """Right in round 1 alone, the error least in rounds 1 and 2."""
-    signals = [{"error": error} for error in (1.0, 1.0, 3.0, 0.0)]
-    return to_trace_set([make_record("a", ["Oslo", "x", "y", "z"], gold=["Oslo"], signals=signals)])
-
-
 def replayed(answer: str) -> tuple[list[float | None], str]:
+    """Of a question that is right in round 1 alone, its error least in rounds 1 and 2."""
+    signals = [{"error": error} for error in (1.0, 1.0, 3.0, 0.0)]
+    record = make_record("a", ["Oslo", "x", "y", "z"], gold=["Oslo"], signals=signals)
     settings = ComparisonSettings(
         policies=("patience-2", "loopgain-bands", "fixed-2"),
         answer=answer,
@@ -99,7 +96,7 @@ def replayed(answer: str) -> tuple[list[float | None], str]:
         baseline="fixed-2",
         split=None,
     )
-    result = compare(recorded(), settings).result
+    result = compare(to_trace_set([record]), settings).result
     return [policy.em for policy in result.policies], " ".join(result.notes)
 
 

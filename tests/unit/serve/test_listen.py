@@ -150,7 +150,6 @@ def test_it_ends_after_what_is_under_way(running: Running) -> None:
             ),
             b"HTTP/1.1 400",
         ),
-        ((b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n",), b"HTTP/1.1 421"),
     ],
 )  # fmt: skip
 @pytest.mark.slow

@@ -14,15 +14,14 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
+from tests.builders import alarming_record
 from tests.server import taking_posts
 from tests.serving import MESSAGES, service
 
-from suffice import Round, Watch
 from suffice.cli.main import main
 from suffice.errors import UsageError
 from suffice.monitor.following import Following
 from suffice.monitor.production import KINDS
-from suffice.policies.policy_file import save_policy
 from suffice.policies.rules.policy import Rule
 from suffice.serve import operation
 from suffice.serve.app import make_app
@@ -35,6 +34,8 @@ from suffice.serve.service_settings import (
     WatchSettings,
 )
 from suffice.trace.rounds.reader import read_traces
+
+POLICY = Rule(rule="round >= 2")
 
 
 @contextmanager
@@ -141,20 +142,6 @@ def test_a_body_that_is_none_is_refused(body: bytes) -> None:
 
 
 # --- the policies in force, watched --------------------------------------------------------------
-def alarming_record(folder: Path) -> Path:
-    """A record in which every question that ran on past round 2 became right; the file of its policy."""
-    policy = Rule(rule="round >= 2")
-    with Watch(policy, record=folder, mode="live", explore=0.7, max_rounds=3) as watch:
-        for number in range(24):
-            with watch.question(f"What is {number}?", question_id=f"q{number}") as loop:
-                while not loop.done:
-                    loop.observe(Round(answer=f"{number}" if len(loop.rounds) == 2 else "no idea"))
-            watch.label(f"q{number}", gold_answers=[str(number)])
-    file = folder.with_name("p.json")
-    save_policy(policy, file, max_rounds=3)
-    return file
-
-
 def watched_settings(tmp_path: Path, url: str) -> ServeSettings:
     return ServeSettings(
         record=RecordSettings(folder=str(tmp_path / "r")),
@@ -184,7 +171,7 @@ def wait_for(holds: Callable[[], bool]) -> None:
 
 
 def test_alarms_of_policies_in_force_are_gauges_and_told_once(tmp_path: Path) -> None:
-    file = alarming_record(tmp_path / "r")
+    file = alarming_record(tmp_path / "r", POLICY)
     policies = {"p": str(file)}
     with taking_posts(204) as (url, taken):
         settings = watched_settings(tmp_path, url)
@@ -199,7 +186,7 @@ def test_alarms_of_policies_in_force_are_gauges_and_told_once(tmp_path: Path) ->
 
 
 def test_of_two_services_on_one_folder_one_tells_an_alarm(tmp_path: Path) -> None:
-    policies = {"p": str(alarming_record(tmp_path / "r"))}
+    policies = {"p": str(alarming_record(tmp_path / "r", POLICY))}
     with taking_posts(204) as (url, taken):
         settings = watched_settings(tmp_path, url)
         with (
@@ -216,7 +203,7 @@ def test_of_two_services_on_one_folder_one_tells_an_alarm(tmp_path: Path) -> Non
 def test_a_look_that_fails_is_logged_once_and_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    policies = {"p": str(alarming_record(tmp_path / "r"))}
+    policies = {"p": str(alarming_record(tmp_path / "r", POLICY))}
     failing, look = iter(range(3)), Following.look
 
     def looked(folder: Following) -> Any:

@@ -12,7 +12,6 @@ from suffice.signals.model_confidence import (
     MARGIN_MEDIAN,
     MARGIN_MIN,
     MARGIN_P10,
-    TOKEN_PROBABILITY,
     VERBALIZED_CONFIDENCE,
 )
 from suffice.trace.rounds.records import LoopView, Round, Token, TopToken
@@ -29,10 +28,6 @@ def token(text: str, margin: float | None = 1.0) -> Token:
 
 def view(*tokens: Token) -> LoopView:
     return LoopView("q", (Round(answer="", tokens=tokens),))
-
-
-def margin_of(top: tuple[TopToken, ...]) -> float:
-    return ANSWER_TOKEN_MARGIN(view(token("Answer:"), Token(" a", -0.5, top)))
 
 
 def assert_answer(
@@ -74,48 +69,10 @@ def test_the_answer_runs_from_the_first_non_blank_to_the_end_of_its_line(
     assert_answer(pieces, expected)
 
 
-def test_the_margin_is_the_gap_between_the_two_best_in_any_order() -> None:
-    top = (TopToken("c", -4.0), TopToken("a", -0.5), TopToken("b", -2.25))
-    assert margin_of(top) == 1.75
-
-
 def test_the_first_margin_is_undefined_without_a_runner_up_although_aggregates_are_not() -> None:
     rounds = view(token("Answer:"), token(" New", None), token(" York", 4.0))
     assert math.isnan(ANSWER_TOKEN_MARGIN(rounds))
     assert [spec(rounds) for spec in AGGREGATES] == [4.0] * 4
-
-
-def test_aggregates_leave_out_what_follows_the_line() -> None:
-    rounds = view(
-        token("Answer:", 99.0),
-        *(
-            token(each, margin)
-            for each, margin in [(" a", 1.0), (" b", 4.0), (" c", 2.0), (" d", 8.0)]
-        ),
-        token("\n", 0.0),
-        token("Confidence", 0.0),
-    )
-    assert MARGIN_MIN(rounds) == 1.0
-    # Sorted 1, 2, 4, 8; position 0.1 * 3 = 0.3: 1 + 0.3 * (2 - 1).
-    assert MARGIN_P10(rounds) == pytest.approx(1.3, abs=1e-12)
-    assert MARGIN_MEAN(rounds) == 3.75
-    assert MARGIN_MEDIAN(rounds) == 3.0
-
-
-def value(*logprobs: float) -> float:
-    tokens = tuple(Token("x", logprob) for logprob in logprobs)
-    return TOKEN_PROBABILITY(LoopView("q", (Round(answer="x", tokens=tokens),)))
-
-
-def test_the_mean_is_of_probabilities_not_of_their_logs() -> None:
-    # exp(mean log) would be 0.5; the log-probabilities carry float32's precision.
-    assert value(0.0, math.log(0.25)) == pytest.approx(0.625, abs=1e-7)
-
-
-@pytest.mark.parametrize("rating", [1.0, 3.0, 5.0])
-def test_a_rating_is_taken_as_it_stands(rating: float) -> None:
-    view = LoopView("q", (Round(answer="x", verbalized_confidence=rating),))
-    assert VERBALIZED_CONFIDENCE(view) == rating
 
 
 @pytest.mark.parametrize("rating", [None, 0.0, 0.99, 5.01, 10.0, -3.0, math.nan, math.inf])

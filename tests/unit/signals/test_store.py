@@ -17,7 +17,6 @@ from tests.builders import with_rounds
 from tests.hashing_encoder import HashingEncoder
 
 from suffice.contracts import GenerationRequest, Reranker
-from suffice.errors import BackendError
 from suffice.evaluation.replay.runner import stop_rounds
 from suffice.policies.rules.policy import Rule
 from suffice.signals.asking.judge_support import JUDGE_TOKENS
@@ -155,15 +154,11 @@ CONSISTENCY = ("evidence_consistency", "evidence_consistency_max", "evidence_con
 
 
 class Halves:
-    """Everything follows with 1/2, except from what fails."""
+    """Everything follows with 1/2."""
 
-    def __init__(self, fail_on: str | None = None) -> None:
-        self.asked = 0
-        self.fail_on = fail_on
+    asked = 0
 
     def entailed(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        if any(self.fail_on is not None and self.fail_on in text for _, text in pairs):
-            raise BackendError("scripted failure")
         self.asked += len(pairs)
         return np.full(len(pairs), 0.5)
 

@@ -99,6 +99,7 @@ def test_json_gives_back_the_same_map(fitted: Any) -> None:
     assert type(fitted).from_json(json.loads(text)) == fitted
 
 
+ISOTONIC = IsotonicMap(x=(0.1, 1 / 3), y=(0.2, 0.7), undefined=0.5)
 LINE = LogisticMap(slope=1.0, intercept=0.0)
 STEPS = StepMap(x=(0.0, 1.0), at=(0.2, 0.6), between=(0.1, 0.4, 0.8))
 
@@ -106,6 +107,17 @@ STEPS = StepMap(x=(0.0, 1.0), at=(0.2, 0.6), between=(0.1, 0.4, 0.8))
 @pytest.mark.parametrize(
     ("good", "changes", "column"),
     [
+        (ISOTONIC, {"x": [0.1]}, "y"),
+        (ISOTONIC, {"x": [0.5, 0.1]}, "x"),
+        (ISOTONIC, {"x": "01"}, "x"),
+        (ISOTONIC, {"x": [0.1, True]}, "x"),
+        (ISOTONIC, {"x": [0.1, 10**400]}, "x"),
+        (ISOTONIC, {"x": [-1.7e308, 1.7e308]}, "x"),
+        (ISOTONIC, {"y": [0.7, 0.2]}, "y"),
+        (ISOTONIC, {"y": [0.2, 1.2]}, "y"),
+        (ISOTONIC, {"y": [0.2, NAN]}, "y"),
+        (ISOTONIC, {"undefined": "half"}, "undefined"),
+        (ISOTONIC, {"z": 1}, "z"),
         (LINE, {"slope": NAN}, "slope"),
         (LINE, {"intercept": "0"}, "intercept"),
         (LINE, {"undefined": 1.5}, "undefined"),
@@ -131,13 +143,6 @@ def test_a_broken_map_is_named_by_its_field(
 
 # --- isotonic -------------------------------------------------------------------------------------
 CONSTANT_OF_2_IN_5 = IsotonicMap(x=(0.0,), y=(0.4,))
-
-
-def test_equal_x_are_averaged_then_violators_pooled() -> None:
-    # x = 1: mean 1/2 of (1, 0); x = 2: 0; pooled over the 3 rows 1/3. x = 3: 1/2. x = 4: 1.
-    fitted = fit_isotonic([1, 1, 2, 3, 3, 4], [1, 0, 0, 1, 0, 1])
-    assert fitted.x == (1.0, 2.0, 3.0, 4.0)
-    assert fitted.y == (1 / 3, 1 / 3, 0.5, 1.0)
 
 
 def test_too_few_rows_or_one_x_give_the_labelled_mean() -> None:
@@ -186,19 +191,6 @@ def test_each_round_has_its_own_fit_and_its_own_fallback() -> None:
 
 
 # --- Platt ----------------------------------------------------------------------------------------
-def test_two_values_are_fitted_through_their_smoothed_shares() -> None:
-    """With two distinct x a logistic curve passes through both mean targets, which is a closed form."""
-    x = [0.0] * 4 + [2.0] * 6
-    y = [1, 0, 0, 0, 1, 1, 1, 1, 0, 1]  # 6 right, 4 wrong
-    high, low = 7 / 8, 1 / 6
-    at_0, at_2 = (high + 3 * low) / 4, (5 * high + low) / 6
-    fitted = fit_platt(x, y)
-    assert isinstance(fitted, LogisticMap)
-    assert at(fitted, 0.0) == pytest.approx(at_0, abs=1e-12)
-    assert at(fitted, 2.0) == pytest.approx(at_2, abs=1e-12)
-    logits = [math.log(p / (1 - p)) for p in (at_0, at_2)]
-    assert fitted.slope == pytest.approx((logits[1] - logits[0]) / 2, abs=1e-10)
-    assert fitted.intercept == pytest.approx(logits[0], abs=1e-10)
 
 
 @pytest.mark.parametrize("unit", [1e-30, 1e-3, 1.0, 1e6, 1e200])

@@ -1,4 +1,4 @@
-"""Brier, log loss and calibration error: values by hand, ties, undefined rows, refusals."""
+"""Brier, log loss and calibration error: by hand and against scikit-learn, ties, refusals."""
 
 from __future__ import annotations
 
@@ -142,3 +142,25 @@ def test_resampled_areas_equal_those_of_the_drawn_answers() -> None:
             area = aurc(drawn(confidence, counts), taken)
             assert found[0, number] == pytest.approx(area, abs=1e-12)
             assert found[1, number] == pytest.approx(area - aurc(-taken, taken), abs=1e-12)
+
+
+@pytest.mark.parametrize("rows", [10, 200, 3000])
+def test_brier_and_log_loss_agree_with_scikit_learn(rows: int) -> None:
+    metrics = pytest.importorskip("sklearn.metrics")
+    rng = np.random.default_rng(rows)
+    p = rng.random(rows)
+    y = (rng.random(rows) < p).astype(float)
+    y[:2] = 0.0, 1.0
+    assert brier(p, y) == pytest.approx(metrics.brier_score_loss(y, p), abs=1e-12)
+    assert log_loss(p, y) == pytest.approx(metrics.log_loss(y, p), abs=1e-12)
+
+
+def test_buckets_are_those_of_a_calibration_curve() -> None:
+    """Its curve gives a point a bucket; without ties and empty ones, equal-size buckets weigh alike."""
+    calibration = pytest.importorskip("sklearn.calibration")
+    rng = np.random.default_rng(1)
+    p = rng.random(1000)
+    y = (rng.random(1000) < p**2).astype(float)
+    right, predicted = calibration.calibration_curve(y, p, n_bins=10, strategy="quantile")
+    expected = np.abs(right - predicted).mean()
+    assert expected_calibration_error(p, y) == pytest.approx(expected, abs=1e-12)

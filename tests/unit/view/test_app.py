@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
+from tests.builders import alarming_record
 
-from suffice import Round, Watch
 from suffice.evaluation.replay.named_policies import named_policies
 from suffice.evaluation.replay.runner import replay
 from suffice.evaluation.settings import ComparisonSettings
@@ -20,7 +20,6 @@ from suffice.measures.measures import Measures
 from suffice.monitor.following import Following
 from suffice.monitor.production import Production, ProductionSettings
 from suffice.options import read_since
-from suffice.policies.policy_file import save_policy
 from suffice.policies.rules.policy import Rule
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
@@ -264,13 +263,7 @@ def test_a_policy_that_ran_is_watched_as_monitor_does(
         data, "ProductionSettings", partial(ProductionSettings, max_loss=0.1, first=3)
     )
     policy, folder = Rule(rule="round >= 2"), tmp_path / "live"
-    with Watch(policy, record=folder, mode="live", explore=0.7, max_rounds=3) as watch:
-        for number in range(24):
-            with watch.question(f"What is {number}?", question_id=f"q{number}") as loop:
-                while not loop.done:
-                    loop.observe(Round(answer=f"{number}" if len(loop.rounds) == 2 else "no idea"))
-            watch.label(f"q{number}", gold_answers=[str(number)])
-    file = save_policy(policy, tmp_path / "p.json", max_rounds=3)
+    file = alarming_record(folder, policy)
 
     def shown() -> dict[str, Any]:
         settings = ViewSettings(policies=(str(file), "fixed-1"))

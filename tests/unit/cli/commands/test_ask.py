@@ -221,12 +221,6 @@ def test_it_says_what_was_spent_and_saved(corpus: Path) -> None:
     assert told["saved_rounds"] == 3
 
 
-def test_answers_that_nothing_reads_are_not_asked_for(corpus: Path) -> None:
-    told = ask("--corpus", corpus, "--policy", "round >= 3")
-    assert (told["usage"]["llm_calls"], told["unasked"]) == (1, 2)
-    assert [reason["answer"] is None for reason in told["reasons"]] == [True, True, False]
-
-
 def test_the_choice_of_an_earlier_answer_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     answered = Answered(
         answer="Oslo",

@@ -6,9 +6,7 @@ import dataclasses
 import json
 import math
 import shlex
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,15 +17,13 @@ from suffice.trace.rounds.records import Gold, QuestionRecord
 from suffice.trace.rounds.writer import write_traces
 
 
-def signal_record(number: int, generator: Any, **given: Any) -> QuestionRecord:
-    rounds = given.get("rounds", 4)
-    answers = given.get("answers") or generator.choice(["right", "wrong", "other"], rounds).tolist()
+def signal_record(number: int, generator: np.random.Generator) -> QuestionRecord:
     made = make_record(
         f"q{number:03d}",
-        answers,
+        generator.choice(["right", "wrong", "other"], 4).tolist(),
         gold=["right"],
-        margins=generator.uniform(0, 3, rounds).tolist(),
-        split=given.get("split") or ("tune" if number % 2 else "eval"),
+        margins=generator.uniform(0, 3, 4).tolist(),
+        split="tune" if number % 2 else "eval",
     )
     kept = tuple(
         dataclasses.replace(
@@ -43,13 +39,6 @@ def signal_record(number: int, generator: Any, **given: Any) -> QuestionRecord:
     return dataclasses.replace(made, rounds=kept)
 
 
-def write(folder: Path, name: str, each: Callable[[int], dict[str, Any]], count: int = 60) -> str:
-    generator = np.random.default_rng(0)
-    path = folder / name
-    write_traces([signal_record(n, generator, **each(n)) for n in range(count)], path)
-    return str(path)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("traces")
@@ -57,7 +46,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def traces(folder: Path) -> str:
-    return write(folder, "a.parquet", lambda _: {})
+    generator = np.random.default_rng(0)
+    path = folder / "a.parquet"
+    write_traces([signal_record(number, generator) for number in range(60)], path)
+    return str(path)
 
 
 # --- search --------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -17,64 +16,7 @@ from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.policy_file import load_policy
 from suffice.testing.traces import sampled_records
 from suffice.trace.parquet import write_table
-from suffice.trace.plan_traces import PLAN_ROWS, PlanRecord
-
-
-@pytest.fixture(scope="module")
-def record(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(written_traces(tmp_path_factory.mktemp("record"), informative().records()))
-
-
-@pytest.fixture(scope="module")
-def plans(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return written(judged().records, tmp_path_factory.mktemp("plans") / "plans.parquet")
-
-
-def written(records: Sequence[PlanRecord], path: Path) -> str:
-    write_table(PLAN_ROWS.table(records, {}), path)
-    return str(path)
-
-
-class TestPlans:
-    def test_it_fits_a_planning_agents_gate(self, plans: str, record: str, tmp_path: Path) -> None:
-        out = str(tmp_path / "gate.json")
-        asked = ["--failure-loss", "3", "--ask-cost", "0.9", "--stop-cost", "2.2"]
-        fitted = run_json("fit", "gate", plans, "--out", out, *asked)["policy"]
-        assert (fitted["rounds"], fitted["preset"]) == (None, "corrected")
-        assert fitted["settings"]["tau_high"] == pytest.approx(0.7)
-        assert fitted["settings"]["tau_stop"] == pytest.approx(1 - 2.2 / 3)
-        assert fitted["fitted_on"]["source"] == plans
-        policy = load_policy(out).policy
-        assert isinstance(policy, GatePolicy)
-        assert policy.settings.risk.disagreement > 1.0
-        refused(run("replay", record, "--policy", out), "guides a planning agent")
-        refused(
-            run("ask", "Where?", "--corpus", str(tmp_path), "--policy", out),
-            "guides a planning agent",
-        )
-
-    def test_another_method_refuses_plan_traces(self, plans: str, tmp_path: Path) -> None:
-        refused(run("fit", "tasr", plans, "--out", str(tmp_path / "p.json")), "plan trace")
-
-
-def test_live_it_draws_two_samples_a_round_and_reads_them(record: str, tmp_path: Path) -> None:
-    out = str(tmp_path / "policy.json")
-    run_json("fit", "gate", record, "--out", out)
-    corpus = tmp_path / "notes.jsonl"
-    corpus.write_text('{"id": "a", "title": "Oslo", "text": "Oslo is a city."}\n')
-    asked = ["--corpus", str(corpus), "--policy", out, "--llm", "scripted"]
-    found = run_json("ask", "Where is Oslo?", *asked)
-    assert (found["stopped_by"], found["rounds"], found["usage"]["sample_calls"]) == (
-        "policy",
-        1,
-        2,
-    )
-    assert found["reason"].startswith("stops at round 1: confidence")
-    policy = load_policy(out).policy
-    assert isinstance(policy, GatePolicy)
-    assert found["confidence"] == policy.settings.risk.confidence(
-        policy.settings.risk.risk(agreement=1.0, contradiction=0.0, remaining=0.75)
-    )
+from suffice.trace.plan_traces import PLAN_ROWS
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +30,57 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     for name in made:
         (folder / name).mkdir()
     return {name: str(written_traces(folder / name, held)) for name, held in made.items()}
+
+
+@pytest.fixture(scope="module")
+def plans(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("plans") / "plans.parquet"
+    write_table(PLAN_ROWS.table(judged().records, {}), path)
+    return str(path)
+
+
+class TestPlans:
+    def test_it_fits_a_planning_agents_gate(
+        self, plans: str, records: dict[str, str], tmp_path: Path
+    ) -> None:
+        out = str(tmp_path / "gate.json")
+        asked = ["--failure-loss", "3", "--ask-cost", "0.9", "--stop-cost", "2.2"]
+        fitted = run_json("fit", "gate", plans, "--out", out, *asked)["policy"]
+        assert (fitted["rounds"], fitted["preset"]) == (None, "corrected")
+        assert fitted["settings"]["tau_high"] == pytest.approx(0.7)
+        assert fitted["settings"]["tau_stop"] == pytest.approx(1 - 2.2 / 3)
+        assert fitted["fitted_on"]["source"] == plans
+        policy = load_policy(out).policy
+        assert isinstance(policy, GatePolicy)
+        assert policy.settings.risk.disagreement > 1.0
+        refused(run("replay", records["gate"], "--policy", out), "guides a planning agent")
+        refused(
+            run("ask", "Where?", "--corpus", str(tmp_path), "--policy", out),
+            "guides a planning agent",
+        )
+
+    def test_another_method_refuses_plan_traces(self, plans: str, tmp_path: Path) -> None:
+        refused(run("fit", "tasr", plans, "--out", str(tmp_path / "p.json")), "plan trace")
+
+
+def test_live_it_draws_two_samples_a_round_and_reads_them(
+    records: dict[str, str], corpus: Path, tmp_path: Path
+) -> None:
+    out = str(tmp_path / "policy.json")
+    run_json("fit", "gate", records["gate"], "--out", out)
+    asked = ["--corpus", str(corpus), "--policy", out, "--llm", "scripted"]
+    found = run_json("ask", "Who founded Cadel Tower?", *asked)
+    assert (found["stopped_by"], found["rounds"], found["usage"]["sample_calls"]) == (
+        "policy",
+        1,
+        2,
+    )
+    assert found["reason"].startswith("stops at round 1: confidence")
+    policy = load_policy(out).policy
+    assert isinstance(policy, GatePolicy)
+    assert found["confidence"] == policy.settings.risk.confidence(
+        policy.settings.risk.risk(agreement=1.0, contradiction=0.0, remaining=0.75)
+    )
 
 
 @pytest.mark.parametrize("name", ["ab-rag", "gate", "micp"])
@@ -104,21 +97,6 @@ def test_the_file_and_the_name_are_one_policy(
 
 
 pytest.importorskip("bm25s")
-
-
-@pytest.fixture(scope="module")
-def sampled_record(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(written_traces(tmp_path_factory.mktemp("sampled_record"), sampled_records(300)))
-
-
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    folder = tmp_path / "notes"
-    folder.mkdir()
-    for name in ("Ardel", "Borel", "Cadel", "Dorel"):
-        page = f"# {name} Tower\n\n{name} Tower was founded by Mira {name}son.\n"
-        (folder / f"{name}.md").write_text(page, encoding="utf-8")
-    return folder
 
 
 def generated(out: Path, *more: str) -> list[str]:
@@ -168,10 +146,10 @@ def test_the_filter_is_fitted_used_and_handed_on(corpus: Path, tmp_path: Path) -
 
 
 def test_ask_gives_the_set_or_cannot_answer(
-    sampled_record: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    records: dict[str, str], corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "policy.json"
-    run_json("fit", "micp", sampled_record, "--out", out, "--alpha", "0.2")
+    run_json("fit", "micp", records["micp"], "--out", out, "--alpha", "0.2")
     arguments = ["ask", "Who founded Cadel Tower?", "--corpus", str(corpus), "--llm", "scripted"]
     found = run_json(*arguments, "--policy", out)
     held = found["answer_set"]

@@ -22,14 +22,6 @@ from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.writer import write_traces
 
 
-def test_validate_checks_a_trace_of_questions(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_traces([make_record("q", ["Oslo", "Rome"])], tmp_path / "q.parquet")
-    assert main(["traces", "validate", str(tmp_path / "q.parquet")]) == 0
-    assert capsys.readouterr().out == "1 valid questions, 2 rounds\n"
-
-
 def test_validate_checks_a_plan_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with plan_writer(tmp_path / "p", run={}) as writer:
         keep(writer, [make_plan("a"), make_plan("b", ("EXECUTE",))])

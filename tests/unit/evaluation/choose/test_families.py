@@ -24,7 +24,7 @@ from suffice.evaluation.replay.named_policies import named_policies
 from suffice.evaluation.replay.runner import stop_rounds
 from suffice.evaluation.settings import ChoiceSettings
 from suffice.measures.measures import Measures
-from suffice.policies.policy_file import load_policy, policy_hash, save_policy
+from suffice.policies.policy_file import load_policy, save_policy
 from suffice.policies.rules.policy import Rule
 from suffice.signals.signal_table import signal_table
 from suffice.stats import intervals as sums
@@ -232,23 +232,6 @@ def test_a_family_narrows_what_is_chosen_among(asked: dict[str, Any], groups: se
     choice = chosen(kept_traces(count=120), **asked)
     assert {one.candidate.group for one in choice.ranked} == groups
     json.dumps(choice.to_json(), allow_nan=False)
-
-
-def test_the_file_keeps_the_promise_and_the_hash_ignores_it(tmp_path: Path) -> None:
-    found = chosen(kept_traces(), rule="own > ?")
-    assert isinstance(found.policy, Rule)
-    file = save_policy(found.policy, tmp_path / "p.json")
-    document = json.loads(file.read_text(), parse_constant=pytest.fail)
-    assert document["guarantee"] == dict(found.policy.guarantee)
-    assert document["guarantee"]["max_loss"] == 0.1
-    assert document["guarantee"]["fell_back"] is False
-    assert 0 < document["guarantee"]["p_value"] <= 0.05
-    read = load_policy(file).policy
-    assert policy_hash(read) == policy_hash(found.policy)
-    other = dataclasses.replace(found.policy, guarantee={})
-    assert policy_hash(other) == policy_hash(found.policy)
-    moved = dataclasses.replace(found.policy, rule="own > 9")
-    assert policy_hash(moved) != policy_hash(found.policy)
 
 
 def test_several_promises_stand_in_the_file_and_hold_live(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from suffice.evaluation.choose.proof import (
 from suffice.evaluation.settings import LOSSES, ChoiceSettings
 from suffice.measures.measures import Measures
 from suffice.testing.traces import to_trace_set
-from suffice.trace.rounds.records import Gold, QuestionRecord
+from suffice.trace.rounds.records import Gold
 from suffice.trace.rounds.trace_set import TraceSet
 
 
@@ -45,15 +45,12 @@ def promise(loss: float) -> Promise:
     return Promise(max_loss=loss)
 
 
-def relabelled(records: list[QuestionRecord], answer: str) -> list[QuestionRecord]:
-    return [replace(record, gold=Gold(answers=(answer,))) for record in records]
-
-
 # --- paths -----------------------------------------------------------------------------------------
 def test_labels_have_no_part_in_paths() -> None:
     records = reaching(60)
     for answer in ("Oslo", "other 0", "nothing"):
-        of = Measures.of(to_trace_set(relabelled(records, answer)))
+        relabelled = [replace(record, gold=Gold(answers=(answer,))) for record in records]
+        of = Measures.of(to_trace_set(relabelled))
         others = Measures.of(to_trace_set(records))
         assert [*paths_of(of, "rounds")] == [*paths_of(others, "rounds")]
 

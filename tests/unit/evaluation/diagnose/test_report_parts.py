@@ -194,12 +194,8 @@ def test_the_reason_reads_the_policys_own_abstentions() -> None:
 SIGNALS = DiagnosisSettings(signals=("answer_stable", "answer_token_margin"), resamples=20)
 
 
-def random_traces() -> TraceSet:
-    return to_trace_set(random_records(30))
-
-
 def test_without_a_policy_every_fixed_k_is_broken_down() -> None:
-    found = diagnosis(random_traces(), SIGNALS)
+    found = diagnosis(to_trace_set(random_records(30)), SIGNALS)
     assert [each.name for each in found.replayed.policies] == ["fixed-1", "fixed-2", "fixed-3"]
     assert found.replayed.split == "eval"
     assert found.selective == ()

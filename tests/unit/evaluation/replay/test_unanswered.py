@@ -49,15 +49,11 @@ def asked_at_the_end(count: int = 40) -> list[QuestionRecord]:
         )
         rounds = [*map(without_answer, before), replace(last, usage=usage)]
         rises = (0.0, (number // 2 % 2) / 2, 1.0)
-        records.append(
-            replace(
-                record,
-                rounds=tuple(
-                    replace(finished, signals={"own": value})
-                    for finished, value in zip(rounds, rises, strict=True)
-                ),
-            )
+        told = (
+            replace(finished, signals={"own": value})
+            for finished, value in zip(rounds, rises, strict=True)
         )
+        records.append(replace(record, rounds=tuple(told)))
     return records
 
 

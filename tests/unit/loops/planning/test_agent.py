@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
-import warnings
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from tests.gates import published_settings
 
 from suffice.contracts import GenerationRequest, Verdict
 from suffice.errors import SufficeWarning, UsageError
@@ -87,12 +87,6 @@ class Documents:
         return DOCUMENTS[start : start + k]
 
 
-def quiet_gate(**changes: object) -> GateSettings:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SufficeWarning)
-        return GateSettings.published(**changes)
-
-
 def ran(
     model: ScriptedModel, control: AgentControl, **options: object
 ) -> tuple[PlanRun, Documents]:
@@ -165,7 +159,7 @@ def differing(number: int, index: int) -> str:
 
 def test_the_published_gate_appends_what_was_drawn_before_the_documents() -> None:
     model = planner(differing)
-    run, documents = ran(model, agent_control(GATED, quiet_gate()))
+    run, documents = ran(model, agent_control(GATED, published_settings()))
     assert [step.action for step in run.steps] == ["RETRIEVE"] * 3
     assert [step.chosen for step in run.steps] == [f"Gamma delta {at}" for at in (1, 2, 3)]
     assert all(step.redrawn == () for step in run.steps)
@@ -175,7 +169,7 @@ def test_the_published_gate_appends_what_was_drawn_before_the_documents() -> Non
 
 def test_a_revising_gate_draws_the_step_again_with_the_documents() -> None:
     model = planner(differing)
-    run, _ = ran(model, agent_control(GATED, quiet_gate(revises=True)))
+    run, _ = ran(model, agent_control(GATED, published_settings(revises=True)))
     assert [each.text for each in run.steps[0].redrawn] == ["Gamma delta 1"]
     drawn = [each for each in model.requests if kind(each) == "step"]
     assert (drawn[1].n, "Document" in text_of(drawn[1])) == (1, True)
@@ -188,12 +182,13 @@ def contradicting(number: int, index: int) -> str:
 
 def test_replan_drops_the_contradicted_step_only_when_corrected() -> None:
     plain, _ = ran(
-        planner(contradicting), agent_control(GATED, quiet_gate(tau_low=0.0, order="replan-first"))
+        planner(contradicting),
+        agent_control(GATED, published_settings(tau_low=0.0, order="replan-first")),
     )
     assert [step.action for step in plain.steps] == ["ASK", "REPLAN", "ASK"]
     assert [step.dropped for step in plain.steps] == [None, None, None]
     model = planner(contradicting)
-    gate = quiet_gate(tau_low=0.0, order="replan-first", revises=True)
+    gate = published_settings(tau_low=0.0, order="replan-first", revises=True)
     revised, _ = ran(model, agent_control(GATED, gate))
     assert revised.steps[1].dropped == "Open port 80"
     assert revised.steps[1].chosen == "Open port 80"  # as this model says of step 1 again
@@ -218,7 +213,7 @@ def test_stop_ends_the_run_with_the_steps_so_far() -> None:
 
 
 def test_a_model_that_never_proposes_agrees_on_nothing() -> None:
-    run, _ = ran(planner(lambda number, index: ""), agent_control(GATED, quiet_gate()))
+    run, _ = ran(planner(lambda number, index: ""), agent_control(GATED, published_settings()))
     assert len(run.steps) == PlanningSettings().max_steps
     assert run.steps[0].sampled_again == 4
     assert run.steps[0].values["candidate_agreement"] == 0.0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.gates import published_settings
 
 from suffice.errors import SufficeWarning, UsageError
 from suffice.policies.gate.gate import Gate, GateDecision
@@ -39,9 +39,7 @@ class Says:
 
 
 def published(detector: Says | None = None, **changes: Any) -> Gate:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SufficeWarning)
-        return Gate(GateSettings.published(**changes), detector)
+    return Gate(published_settings(**changes), detector)
 
 
 def actions(gate: Gate, steps: int, **given: Any) -> list[str]:
@@ -167,22 +165,10 @@ class TestOneTask:
 
 
 def test_another_detector_must_be_given() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SufficeWarning)
-        graded = GateSettings.published(detector="nli")
+    graded = published_settings(detector="nli")
     with pytest.raises(UsageError, match="fitted with the detector 'nli'"):
         Gate(graded)
     assert Gate(graded, Says(0.4)).settings.detector == "nli"
-
-
-def test_a_corrected_gate_executes() -> None:
-    model = RiskModel(disagreement=2.0, contradiction=1.0, remaining=0.5, intercept=1.0)
-    gate = Gate(GateSettings.corrected(model, GateCosts(retrieval=1.0, failure=2.0)))
-    assert [str(each.action) for each in gate.settings.unreachable] == ["STOP"]
-    decision = gate.act(ALIKE, [], step=1, total_steps=4)
-    assert (str(decision.action), decision.k) == ("EXECUTE", 0)
-    assert "reaches tau_high 0.5" in decision.reason
-    assert str(gate.act(APART, ["Open port 443"], step=2, total_steps=4).action) == "RETRIEVE"
 
 
 def test_the_remaining_share_falls_to_zero_and_stays() -> None:
@@ -204,19 +190,7 @@ def test_a_retrieval_asks_for_more_the_lower_the_confidence() -> None:
 FITTED = RiskModel(disagreement=2.0, contradiction=1.0, remaining=0.5, intercept=1.5)
 
 
-def published_settings(**changes: Any) -> GateSettings:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SufficeWarning)
-        return GateSettings.published(**changes)
-
-
 class TestCosts:
-    def test_retrieve_below_one_minus_their_ratio(self) -> None:
-        costs = GateCosts(retrieval=1.0, failure=5.0)
-        assert costs.tau_low == pytest.approx(0.8)
-        for confidence in (0.7, 0.79, 0.81, 0.9):
-            assert (confidence < costs.tau_low) == ((1.0 - confidence) * 5.0 > 1.0)
-
     def test_asking_and_ending_have_their_own(self) -> None:
         alike = GateCosts(retrieval=1.0, failure=4.0)
         assert (alike.tau_low, alike.tau_high, alike.tau_stop) == (0.75, 0.75, None)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from tests.gates import AGREE, DIFFER, published_settings
 
 from suffice.errors import SufficeWarning, UsageError
 from suffice.evaluation.replay.runner import stop_rounds
@@ -21,13 +21,6 @@ from suffice.trace.rounds.records import QuestionRecord, Round
 
 MODEL = RiskModel(disagreement=3.0, contradiction=1.0, remaining=0.5, intercept=1.0)
 EVEN = GateCosts(retrieval=1.0, failure=2.0)
-AGREE, DIFFER = ("Oslo", "oslo"), ("Oslo", "Rome")
-
-
-def published(rounds: int = 4) -> GatePolicy:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SufficeWarning)
-        return GatePolicy(settings=GateSettings.published(), rounds=rounds)
 
 
 def corrected(rounds: int | None = 4, **changes: Any) -> GatePolicy:
@@ -94,7 +87,7 @@ def test_a_decision_carries_the_five_values_and_its_reason() -> None:
 
 class TestPublished:
     def test_it_equals_the_full_budget_and_says_so(self) -> None:
-        policy = published()
+        policy = GatePolicy(settings=published_settings(), rounds=4)
         made = sampled_record([AGREE] * 4)
         assert stop_rounds(policy, to_trace_set([made])).tolist() == [4]
         (remark,) = policy.facts.notes
@@ -102,11 +95,6 @@ class TestPublished:
         assert "0.438]; tau_low is 0.25, tau_high 0.75" in remark
         for _, why in decisions(policy, made):
             assert "it can never stop" in why
-
-    def test_its_confidence_is_the_papers(self) -> None:
-        table = signal_table(to_trace_set([sampled_record([DIFFER, AGREE])]), published().specs)
-        found = published(rounds=2).confidence(table)[0]
-        assert found == pytest.approx([1 / (1 + math.exp(1.5)), 0.5])
 
     def test_without_the_remaining_share_the_last_round_but_one_can_stop(self) -> None:
         """The remark goes by what confidence can reach before the last round, not in it."""

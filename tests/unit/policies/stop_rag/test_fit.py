@@ -32,10 +32,6 @@ def single_world(count: int = 30, *, validation: int = 0) -> TraceSet:
     return to_trace_set(records)
 
 
-def text(encoder: Path) -> StopRAGSettings:
-    return StopRAGSettings(encoder=str(encoder), min_steps=6, epochs=0.1, layers=1)
-
-
 def test_a_fifth_of_the_split_validates() -> None:
     policy = fit_stop_rag(single_world(), "corrected", "tune", QUICK)
     assert policy.rounds == 4
@@ -61,7 +57,7 @@ def test_a_split_of_that_name_validates() -> None:
 def test_text_is_learned_from_and_survives_its_file(tiny: Path, tmp_path: Path) -> None:
     seen: list[TrainingProgress] = []
     run = FitRun(progress=seen.append)
-    settings = replace(text(tiny), layers=0)
+    settings = StopRAGSettings(encoder=str(tiny), min_steps=6, epochs=0.1, layers=0)
     policy = fit_stop_rag(single_world(), "corrected", "tune", settings, run)
     assert {each.label for each in seen} == {"read texts", "trained steps"}
     assert seen[-1].done == seen[-1].total == policy.fitted_on["training"]["steps"]

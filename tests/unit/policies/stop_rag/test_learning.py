@@ -1,4 +1,4 @@
-"""Training texts: it learns, repeats itself, goes on where it was killed, and refuses what it cannot."""
+"""Training on texts and on signals: it learns, repeats itself, and refuses what it cannot."""
 
 from __future__ import annotations
 
@@ -8,26 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.stop_rag_traces import World, stop_rag_records
+from tests.stop_rag_traces import trajectories
 
 from suffice.errors import UsageError
-from suffice.policies.stop_rag.states import read_rewards, texts_of_traces
-from suffice.policies.stop_rag.stop_rag_settings import TrainSettings
-from suffice.policies.stop_rag.targets import q_lambda
+from suffice.policies.stop_rag.signal_network import train_signal_network
+from suffice.policies.stop_rag.stop_rag_settings import SignalTrainSettings, TrainSettings
+from suffice.policies.stop_rag.targets import q_lambda, stop_rounds
 from suffice.policies.stop_rag.training import Learned, Trajectories, train_network
-from suffice.testing.traces import to_trace_set
 
 torch = pytest.importorskip("torch", reason="the extra 'learn' is missing")
-
-
-def trajectories(world: World, count: int, seed: int) -> Trajectories:
-    traces = to_trace_set(stop_rag_records(world, count, seed=seed))
-    rewards = read_rewards(traces, "f1")
-    return Trajectories(
-        states=tuple(texts_of_traces(traces)),
-        rewards=rewards.values,
-        lengths=rewards.lengths.astype(np.int64),
-    )
 
 
 TRAINING, VALIDATION = trajectories("marker", 24, 1), trajectories("marker", 12, 2)
@@ -131,3 +120,33 @@ def test_nothing_to_learn_from(short: TrainSettings) -> None:
         train_network(level, VALIDATION, dataclasses.replace(short, target="binary"))
     found = train_network(level, VALIDATION, dataclasses.replace(short, min_steps=2))
     assert found.steps
+
+
+# --- the network over signals ---------------------------------------------------------------------
+NAMES = ("known", "noise")
+
+
+def of_signals(count: int, seed: int) -> Trajectories:
+    """The first signal says, with noise, whether the answer is right by now."""
+    rng = np.random.default_rng(seed)
+    known_from = rng.integers(1, 6, (count, 1))
+    number = np.arange(1, 6)
+    rewards = np.where(number < known_from, 0.0, np.where(number < known_from + 2, 1.0, 0.5))
+    known = (number >= known_from) + rng.normal(0, 0.1, rewards.shape)
+    signals = np.stack([known, rng.normal(size=rewards.shape)], axis=-1)
+    signals[rng.random(signals.shape) < 0.02] = np.nan
+    return Trajectories(states=signals, rewards=rewards, lengths=np.full(count, 5))
+
+
+def test_the_network_over_signals_learns_when_to_stop() -> None:
+    short = SignalTrainSettings(min_steps=250, epochs=1.0, width=16)
+    trained = train_signal_network(NAMES, of_signals(100, 1), of_signals(40, 2), short)
+    fresh = of_signals(200, 3)
+    columns = {name: fresh.states[..., index] for index, name in enumerate(NAMES)}
+    stop, cont = trained.network.values(columns)
+    found = stop_rounds(stop - cont, fresh.lengths, trained.best.choice.threshold)
+    earned = fresh.rewards[np.arange(200), found - 1].mean()
+    best = fresh.rewards.argmax(axis=1) + 1
+    assert earned > 0.9
+    assert found.mean() < 1.15 * best.mean()
+    assert fresh.rewards.mean(axis=0).max() < 0.75  # no fixed number of rounds does that

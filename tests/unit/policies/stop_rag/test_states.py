@@ -65,9 +65,6 @@ def test_rows_of_a_slice_keep_their_samples() -> None:
     assert read_rewards(sliced, "em").values.tolist() == [[0.5], [1.0]]
 
 
-# Stopping pays in the first question only, and there in round 2.
-
-
 def test_equal_means_are_equal_whatever_floats_say() -> None:
     """0.3 + 0 at once and 0.1 + 0.2 later, which is more in floats, exactly added or not."""
     assert math.fsum([0.1, 0.2]) > 0.3

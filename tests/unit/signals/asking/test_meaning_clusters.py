@@ -23,7 +23,7 @@ from suffice.signals.asking.meaning_clusters import (
 )
 from suffice.signals.asking.whole_record import Asked
 from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.rounds.records import QuestionRecord, Round
+from suffice.trace.rounds.records import Round
 from suffice.trace.rounds.trace_set import TraceSet
 
 sklearn_cluster = pytest.importorskip("sklearn.cluster")
@@ -179,9 +179,7 @@ def sampled(*rounds: tuple[tuple[str, ...] | None, tuple[int, ...] | None]) -> T
         replace(each, samples=samples, sample_clusters=clusters)
         for each, (samples, clusters) in zip(record.rounds, rounds, strict=True)
     ]
-    return to_trace_set(
-        [QuestionRecord(question=record.question, gold=record.gold, rounds=tuple(changed))]
-    )
+    return to_trace_set([replace(record, rounds=tuple(changed))])
 
 
 def stating(traces: TraceSet, document: object) -> TraceSet:
