@@ -44,10 +44,9 @@ def write_traces(
     *,
     run: Mapping[str, Any] | None = None,
 ) -> None:
-    if isinstance(records, TraceSet):
-        rows = _all_rows(records, run)
-    else:
-        rows = records_to_table(records, run)
+    rows = (
+        _all_rows(records, run) if isinstance(records, TraceSet) else records_to_table(records, run)
+    )
     _check_rows(rows)
     root = Path(path)
     if root.suffix == ".parquet":
