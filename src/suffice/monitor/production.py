@@ -420,7 +420,8 @@ class Production(Tabular):
         if not recent.counts["questions"]:
             return headline, whole, tests
         title = f"S{self._since[1:]}: {recent.told()}."
-        return headline, recent.table("period", title), whole, tests
+        every = recent.counts["questions"] == self._all.counts["questions"]
+        return headline, recent.table("period", title), *(() if every else (whole,)), tests
 
     def _tests_table(self) -> Table:
         told = [

@@ -283,7 +283,7 @@ def test_a_policy_that_ran_is_watched_as_monitor_does(
     Following(folder, production).look()
     tables = production.tables()[1:]
     assert [one["rows"] for one in told["tables"]] == [table.shown() for table in tables]
-    assert [table.name for table in tables] == ["period", "stopping", "tests"]
+    assert [table.name for table in tables] == ["period", "tests"]
     assert (told["decision"], told["headline"][:5]) == ("alarm", "Alarm")
     assert production.counts["labelled"] > 0
     (alarm,) = told["alarms"]
