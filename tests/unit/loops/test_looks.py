@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -13,6 +14,7 @@ from tests.builders import of_rounds
 from tests.loops.query import QUESTION, Scripted, found
 
 import suffice
+from suffice.cli.main import main
 from suffice.contracts import Completion, Generation, GenerationRequest, Message
 from suffice.costs.usage import CostReads, cost_matrix
 from suffice.errors import DataError, UsageError
@@ -406,3 +408,14 @@ def test_a_loop_never_counts_more_cached_than_it_had() -> None:
     )
     later = Usage(llm_calls=1, prompt_tokens=1151, cached_tokens=1150)
     assert own_turns(cold, later, answers=True) == cold
+
+
+@pytest.mark.parametrize("asked", [["signals", "--looks", "p_true"], ["probe"]])
+def test_no_model_is_asked_about_a_record_without_its_texts(
+    asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command, *options = asked
+    out = str(tmp_path / "out.parquet")
+    words = [command, "example", *options, "--llm", "http://127.0.0.1:9/v1", "--model", "m"]
+    assert main([*words, "--out", out]) == 2
+    assert "names replace its texts" in capsys.readouterr().err

@@ -33,6 +33,7 @@ from suffice.signals.asking.whole_record import Asked, Replies
 from suffice.signals.known_signals import SIGNALS, askings
 from suffice.signals.stored_signals import SignalModels, with_signals
 from suffice.trace.parquet import only_file
+from suffice.trace.rounds.trace_set import refuse_veiled
 from suffice.trace.rounds.writer import write_trace_set
 
 
@@ -74,7 +75,7 @@ class SignalOptions:
     def check(self) -> None:
         """Refuse options that exclude each other, before any file or model is loaded."""
         check_looks(self.looks)
-        if self.looks and self._llm is None:
+        if self.looks and self.asked_llm is None:
             raise UsageError("looks ask a model; add --llm URL")
         if self.cluster_cosine is not None:
             if self.encoder is None:
@@ -84,12 +85,12 @@ class SignalOptions:
             raise UsageError(f"{CLUSTERS} needs --encoder minilm --cluster-cosine")
 
     @property
-    def _llm(self) -> str | None:
+    def asked_llm(self) -> str | None:
         return self.judge.llm or self.judge.model
 
     def models(self) -> SignalModels:
         """Connect the models that were named."""
-        model = None if self._llm is None else self.judge.connect()
+        model = None if self.asked_llm is None else self.judge.connect()
         looks = None
         if model is not None and self.looks:
             looks = Looking(
@@ -138,6 +139,8 @@ def signals(
         raise UsageError(f"--format {form.name} needs --list; leave it out")
     options.check()
     record = reading.open(traces, keep_unknown=True)
+    if options.reranker or options.encoder or options.nli or options.asked_llm:
+        refuse_veiled(record)
     only_file(out)  # before a model is asked
     with waiting("loading models"):
         models = options.models()

@@ -41,6 +41,7 @@ from suffice.trace.rounds.records import (
     with_draft,
     without_answer,
 )
+from suffice.trace.rounds.trace_set import refuse_veiled
 from suffice.trace.rounds.writer import (
     OF_LOOP,
     QuestionRows,
@@ -133,6 +134,7 @@ def probe_traces(
     for remark in inspection.remarks:
         warnings.warn(remark, SufficeWarning, stacklevel=2)
     traces = inspection.valid(skip_invalid=skip_invalid)
+    refuse_veiled(traces)
     ids = traces.question_ids[: wanted.limit]
     if wanted.sample is not None:
         ids = sampled_ids(traces.question_ids, wanted.sample, seed=wanted.seed)

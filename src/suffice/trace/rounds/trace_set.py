@@ -530,6 +530,15 @@ def is_veiled(run: Mapping[str, Any]) -> bool:
     return named or any(step.get("by") == "redact" for step in steps(run))
 
 
+def refuse_veiled(traces: TraceSet) -> None:
+    """Refuse a record about which no model can be asked."""
+    if is_veiled(traces.origin.run):
+        raise DataError(
+            "names replace its texts, so no model can be asked about them; give the original record",
+            file=traces.origin.source,
+        )
+
+
 def _documents(value: object) -> list[dict[str, Any]]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
