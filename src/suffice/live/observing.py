@@ -31,7 +31,7 @@ _LEAST_NS = 1_000_000  # of a span, since viewers order them by milliseconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundEnded:
-    """A round and its decision, ``took_s`` seconds after the one before, ``at`` in nanoseconds."""
+    """A round and its decision. It ended ``at`` (nanoseconds since 1970) and took ``took_s`` seconds."""
 
     number: int
     round: Round = field(repr=False)

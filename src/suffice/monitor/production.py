@@ -211,7 +211,7 @@ class Production(Tabular):
         return found
 
     def _dated(self, part: Sequence[Asked]) -> Iterator[Asked]:
-        """Give misdated questions the time of the one before, else of the next, in stored order."""
+        """Give a misdated question the time of the question stored before it, else of the next."""
         latest = datetime.now(UTC) + timedelta(seconds=CLOCK_S)
         times = [
             None if one.misdated or (one.time or latest) >= latest else one.time for one in part

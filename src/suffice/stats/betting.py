@@ -143,7 +143,7 @@ class MeanSequence:
     def at(self, level: float, count: int | None = None) -> AnytimeMean:
         """Return the mean and an interval that ever misses it with probability at most ``level``.
 
-        ``count``: as it would be after so many values, distributed as those that came.
+        ``count``: the interval after so many values, if they repeat those that came.
         """
         exact_level(level, "level")
         count, mean = self.count if count is None else count, self.mean
