@@ -33,9 +33,9 @@ from numpy.typing import NDArray
 
 from suffice.evaluation.choose import candidates, procedure
 from suffice.evaluation.choose.bounds import Promise
-from suffice.evaluation.choose.candidates import LATEST, Candidate, Candidates
+from suffice.evaluation.choose.candidates import Candidate, Candidates
 from suffice.evaluation.choose.choice import Choice
-from suffice.evaluation.choose.proof import Along, paths_of, prove
+from suffice.evaluation.choose.proof import PathTests, paths_of, prove
 from suffice.evaluation.replay.runner import replay
 from suffice.evaluation.settings import LOSSES, ChoiceSettings, ComparisonSettings
 from suffice.measures.measures import Measures
@@ -53,7 +53,9 @@ Array = NDArray[np.float64]
 
 def way(name: str) -> Any:
     """While it lasts choices are made so."""
-    return nullcontext() if name == "paths" else patch.object(procedure, "Along", lambda *_: None)
+    return (
+        nullcontext() if name == "paths" else patch.object(procedure, "PathTests", lambda *_: None)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +89,7 @@ def labelled_of(path: str) -> Measures:
 def rounds_proven(record: Measures, bounds: tuple[float, ...] = LOSSES) -> list[float]:
     """Mean rounds of what paths prove at each bound asked alone; of the full budget where nothing is."""
     settings = ChoiceSettings(cost="rounds")
-    along = Along(record, settings, [*paths_of(record, "rounds")], LATEST)
+    along = PathTests(record, record, settings, [*paths_of(record, "rounds")])
     rounds = []
     for bound in bounds:
         proven = prove(along, None, [Promise(max_loss=bound)])[0].proven

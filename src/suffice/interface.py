@@ -200,6 +200,7 @@ def choose(
     max_signals: int = 2,
     path: str | None = None,
     levels: Sequence[float] | None = None,
+    anytime: bool = False,
     answer: str = "latest",
     metric: MetricName | None = None,
     f1: F1Kind = "hotpotqa",
@@ -239,6 +240,9 @@ def choose(
         Signals of the rules, and the most that one rule combines.
     path, levels
         Your own path: a rule with ``x`` for a number, and its numbers from safe to bold.
+    anytime
+        Bet on questions in the order of recording (column ``time``). The promise then holds although you
+        choose again whenever the record has grown. Fitted candidates prove nothing.
     answer, metric, f1, cost, cost_model, resamples, seed
         As for :func:`replay`.
     tune_split, split

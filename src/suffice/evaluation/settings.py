@@ -356,13 +356,25 @@ class ChoiceSettings(ScoredSettings):
         str | None,
         Option(
             metavar="RULE",
-            help="your own path: a rule with x in place of a number, as in 'answer_prob > x'",
+            help="your own path: a rule with x in place of a number, as in 'answer_prob > x'. Fix it before "
+            "you look at any label.",
         ),
     ] = None
     levels: Annotated[
         tuple[float, ...] | None,
-        Option(metavar="A,B,...", parse=read_grid, help="numbers of --path, from safe to bold"),
+        Option(
+            metavar="A,B,...",
+            parse=read_grid,
+            help="numbers of --path, from safe to bold, fixed before you look at any label",
+        ),
     ] = None
+    anytime: Annotated[
+        bool,
+        Option(
+            help="bet on questions in the order of recording: the promise holds although you choose again "
+            "whenever the record has grown. Paths only. Proves less than choosing once."
+        ),
+    ] = False
     answer: WhichAnswer = "latest"
     tune_split: TuneSplit = FIT_SPLIT
     split: Annotated[

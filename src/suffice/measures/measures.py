@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -122,11 +122,22 @@ class _Columns:
 
 @dataclass(frozen=True, slots=True)
 class _PartOf:
-    """Hold what measures share: the columns of the whole, their rows there, and the recorded questions."""
+    """Hold what measures share: the columns of the whole, their rows there, and the recorded questions.
+
+    ``seen`` says how far labeled questions were observed that represent others; ``worst``: answers that are
+    not scored count at their worst.
+    """
 
     whole: _Columns
     rows: NDArray[np.intp]
     recorded: TraceSet | None = None
+    seen: Seen | None = None
+    worst: bool = False
+
+    def take(self, chosen: Mask) -> _PartOf:
+        recorded = None if self.recorded is None else self.recorded.take(chosen)
+        seen = None if self.seen is None else self.seen.take(chosen)
+        return replace(self, rows=self.rows[chosen], recorded=recorded, seen=seen)
 
 
 class Measures:
@@ -147,6 +158,7 @@ class Measures:
         self.traces = traces
         if of is None:
             of = _PartOf(_Columns(traces, executor=executor), np.arange(traces.n_questions))
+        self._of = of
         self._whole, self._rows, self._recorded = of.whole, of.rows, of.recorded
         self._splits: dict[str, Measures] = {}
         self._columns: dict[MeasuredColumn, Array] = {}
@@ -207,7 +219,7 @@ class Measures:
         if self.metric.agreement:
             raise InternalError(f"no gold answers are left to score {metric.name} against")
         if not metric.agreement:
-            return Measures(self.traces, metric, of=_PartOf(self._whole, self._rows))
+            return Measures(self.traces, metric, of=replace(self._of, recorded=None))
         relabelled = self._whole.traces.labelled_by_full_budget()
         part = self.traces.labelled_by_full_budget()
         whole = _Columns(relabelled, self._whole.traces, self._whole.executor)
@@ -246,7 +258,7 @@ class Measures:
     @cached_property
     def seen(self) -> Seen | None:
         """Return how far questions were observed; ``None`` if none was cut."""
-        return seen_of(self.recorded)
+        return self._of.seen or seen_of(self.recorded)
 
     @property
     def ends(self) -> NDArray[np.int16]:
@@ -274,8 +286,20 @@ class Measures:
     def in_splits(self, splits: Sequence[str | None]) -> Measures:
         """Return the same questions in these splits, (n_questions,)."""
         recorded = None if self._recorded is None else self._recorded.with_splits(splits)
-        of = _PartOf(self._whole, self._rows, recorded)
+        of = replace(self._of, recorded=recorded)
         return Measures(self.traces.with_splits(splits), self._metric, of=of)
+
+    def only_labelled(self, labelled: Mask) -> Measures:
+        """Return labeled questions (n_questions,) that represent the others, also in a cut record."""
+        if labelled.all():
+            return self
+        seen = None if self.seen is None else self.seen.by_labels(labelled)
+        of = replace(self._of.take(labelled), seen=seen)
+        return Measures(self.traces.take(labelled), self._metric, of=of)
+
+    def at_worst(self) -> Measures:
+        """Return the same questions, unscored answers at their worst: right at the end, else wrong."""
+        return Measures(self.traces, self._metric, of=replace(self._of, worst=True))
 
     def closed_book(self) -> Measures:
         """Return the measures of round 0 of every question that has one."""
@@ -284,9 +308,7 @@ class Measures:
         return self._closed_book
 
     def _part(self, traces: TraceSet, chosen: Mask) -> Measures:
-        recorded = None if self._recorded is None else self._recorded.take(chosen)
-        of = _PartOf(self._whole, self._rows[chosen], recorded)
-        return Measures(traces, self._metric, of=of)
+        return Measures(traces, self._metric, of=self._of.take(chosen))
 
     # --- local to a question -------------------------------------------------------------------
     def score(self, name: ScoreName, f1_kind: F1Kind = "hotpotqa") -> Array:
@@ -305,6 +327,10 @@ class Measures:
             em, f1, acc, gold = self._local([*keys, LABELLED])
             own = self.metric.against == "scores"
             labelled = ~np.isnan(f1).all(axis=1) if own else gold[:, 0] == 1.0
+            if self._of.worst:
+                worst = np.arange(1, em.shape[1] + 1) == self.traces.last_rounds[:, None]
+                unscored = np.asarray(labelled)[:, None] & self.traces.exists
+                em, f1, acc = (np.where(unscored & np.isnan(of), worst, of) for of in (em, f1, acc))
             self._scores[f1_kind] = Outcomes(
                 em=em, f1=f1, acc=acc, labelled=np.asarray(labelled), metric=self.metric
             )
@@ -330,8 +356,8 @@ class Measures:
         if questions == units:
             return []
         return [
-            f"{questions:,} questions count as {counted(units, 'unit')}: those of one group, or else of one "
-            "text, are averaged and resampled together"
+            f"{questions:,} questions in {counted(units, 'unit')}: those of one group, or else of one text, "
+            "are drawn and tested together. Means are over questions"
         ]
 
     @property

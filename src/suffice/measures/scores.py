@@ -81,21 +81,15 @@ class RetrievalQuality:
     precision: Array
     recall: Array
 
-    def at(
-        self, stops: NDArray[np.int16], weights: Array | None = None
-    ) -> tuple[float | None, float | None]:
+    def at(self, stops: NDArray[np.int16]) -> tuple[float | None, float | None]:
         """Return mean precision and recall at the stops (n_questions,); ``None`` if undefined everywhere."""
         rows = np.arange(len(stops))
-        weights = np.ones(len(stops)) if weights is None else weights
-        return (
-            _mean(self.precision[rows, stops - 1], weights),
-            _mean(self.recall[rows, stops - 1], weights),
-        )
+        return _mean(self.precision[rows, stops - 1]), _mean(self.recall[rows, stops - 1])
 
 
-def _mean(values: Array, weights: Array) -> float | None:
+def _mean(values: Array) -> float | None:
     defined = np.isfinite(values)
-    return float(np.average(values[defined], weights=weights[defined])) if defined.any() else None
+    return float(values[defined].mean()) if defined.any() else None
 
 
 def retrieval_quality(traces: TraceSet) -> RetrievalQuality:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.errors import counted
+from suffice.errors import UsageError, counted
 from suffice.measures.scores import Outcomes
 from suffice.scoring import Weights
 from suffice.stats.logistic import predicted_by_others
@@ -67,6 +67,8 @@ class Seen:
     those logged alike: bounded, since an explored one cannot be told from one never stopped."""
     signals: Mapping[str, Array] = field(default_factory=dict)
     """What was recorded where the running policy said stop, by name, (n_questions,) each, without gaps."""
+    counts: Array | float = 1.0
+    """How many a question counts for, mean 1: a labeled one represents the unlabeled ones of its arm."""
 
     @classmethod
     def whole(cls, traces: TraceSet) -> Seen:
@@ -199,12 +201,33 @@ class Seen:
             arms = [self.explored | cut, arms[2]]
         shares = [(arm, int(arm.sum()), int((arm & some).sum())) for arm in arms]
         held = [(arm, size, known) for arm, size, known in shares if known]
-        weights = np.ones(len(some))
+        weights = np.ones(len(some)) * self.counts
         if len({size * len(some) / known for _, size, known in held}) > 1:
             for arm, size, known in held:
-                weights[arm] = size / known
-            weights /= weights[some].mean()
-        return weights
+                weights[arm] *= size / known
+        elif (weights == 1.0).all():
+            return weights
+        return np.asarray(weights / weights[some].mean())
+
+    def by_labels(self, labelled: Mask) -> Seen:
+        """Return labeled questions as if all were labeled: within an arm each counts for 1 / its label rate.
+
+        Arms are explored, cut and other questions. If no cut question is labeled, the explored ones stand
+        for them without weights. An arm without labels is a UsageError: nothing represents its questions.
+        """
+        cut, alone = self.stood_for, self
+        if cut.any() and not (cut & labelled).any():
+            as_whole = np.where(self.explored, self.budget, self.until).astype(np.int16)
+            ones = np.where(self.explored, 1.0, self.weight)
+            alone = replace(self, until=as_whole, weight=ones)
+        names = {"explored": self.explored, "cut": cut, "other": ~(self.explored | cut)}
+        for name, arm in names.items():
+            if arm.any() and not (arm & labelled).any() and (name != "cut" or alone is self):
+                raise UsageError(
+                    f"none of {counted(int(arm.sum()), f'{name} question')} has a label, so nothing says "
+                    "what stopping loses there; label a random part of them: suffice traces label"
+                )
+        return replace(alone.take(labelled), counts=self._label_weights(labelled)[labelled])
 
     def bounds(self, values: Array, stops: Stops, unseen: float | Array) -> Array:
         """Return ``values`` at these stops where they were recorded, else ``unseen``, (n_questions,)."""
@@ -236,7 +259,7 @@ class Seen:
     @property
     def reach(self) -> float:
         """Return the greatest possible weight of a question, at least 1."""
-        return float(1.0 / self.propensity[self.weight != 1.0].min(initial=1.0))
+        return float((np.maximum(self.weight, 1.0) * self.counts).max(initial=1.0))
 
     def anchored(self, values: Array, unseen: float | Array) -> Array:
         """Return :meth:`matrix` with less spread: a later stop counts as the stop at ``until``.
@@ -255,7 +278,8 @@ class Seen:
 
     def paid(self, costs: Array) -> Array:
         """Weight costs (n_questions, n_rounds) for a mean; unobserved rounds cost what was observed."""
-        return self.anchored(costs, costs[np.arange(len(self.last)), self.last - 1])
+        known = self.anchored(costs, costs[np.arange(len(self.last)), self.last - 1])
+        return np.asarray(known * np.broadcast_to(self.counts, len(known))[:, None])
 
     def outcomes(
         self, scored: Outcomes, *, unseen: float = np.nan, weights: Weights = "augmented"
@@ -275,7 +299,8 @@ class Seen:
         names = ("last", "until", "weight", "unseen", "explored", "propensity")
         taken: dict[str, Any] = {name: getattr(self, name)[chosen] for name in names}
         signals = {name: values[chosen] for name, values in self.signals.items()}
-        return replace(self, **taken, signals=signals)
+        counts = np.broadcast_to(self.counts, len(self.last))[chosen]
+        return replace(self, **taken, signals=signals, counts=counts)
 
     def of(self, scored: Outcomes) -> Seen:
         """Return how far these scores are known.

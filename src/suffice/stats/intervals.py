@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.stats.units import Array, Mask, numbered_units
+from suffice.stats.units import Array, Mask, numbered_units, unit_sums
 
 # --- a number and its interval --------------------------------------------------------------------
 _MOST_UNDEFINED = 0.05  # of the draws; beyond it the percentiles would describe a selected part
@@ -134,6 +134,18 @@ class Sums:
         return Sums(
             n=n, total=self.total + other.total, products=self.products + other.products + between
         )
+
+    def with_units(self, values: Array, units: NDArray[np.intp]) -> Sums:
+        """Add questions (n, n_columns) that are drawn with all of their unit, (n,)."""
+        if not len(values):
+            return self
+        n, total = self.n + len(values), self.total + values.sum(axis=0)
+        off = unit_sums(values - total / n, numbered_units(units))
+        products = off.T @ off
+        if self.n:
+            apart = self.mean - total / n
+            products += self.products + self.n * np.outer(apart, apart)
+        return Sums(n=n, total=total, products=products)
 
     @property
     def mean(self) -> Array:

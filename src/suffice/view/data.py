@@ -40,7 +40,7 @@ from suffice.scoring import MetricName
 from suffice.signals.columns.arrays import Texts
 from suffice.signals.signal_table import given_signals, specs_for
 from suffice.stats.intervals import Interval, Sums, percentile_interval, resampled_counts
-from suffice.stats.units import Mask, unit_means
+from suffice.stats.units import Mask, per_unit
 from suffice.trace.rounds.trace_set import TraceSet
 
 Array = NDArray[np.float64]
@@ -333,11 +333,7 @@ class RecordView:
             "hash": "" if candidate.policy is None else policy_hash(candidate.policy),
             "score": self.interval(policy.score, rows & self.labelled, ends=(0.0, 1.0)),
             "cost": None if policy.cost is None else self.interval(policy.cost, rows),
-            "rounds": float(
-                unit_means(policy.stops[rows].astype(np.float64), self.measures.units[rows]).mean()
-            )
-            if rows.any()
-            else None,
+            "rounds": float(policy.stops[rows].mean()) if rows.any() else None,
             "stops": stops.tolist(),
         }
 
@@ -355,10 +351,11 @@ class RecordView:
 
     def interval(self, values: Array, rows: Mask, ends: Sequence[float] = ()) -> Interval | None:
         """Return the mean with its 95% interval, or the range if unknown ones are ``ends``; or ``None``."""
-        means = unit_means(values[rows], self.measures.units[rows])
-        if len(means) and ends and 0 < (lost := np.isnan(means)).sum() < len(means):
-            low, high = (float(np.where(lost, end, means).mean()) for end in ends)
+        some = values[rows]
+        if ends and 0 < (lost := np.isnan(some)).sum() < len(some):
+            low, high = (float(np.where(lost, end, some).mean()) for end in ends)
             return Interval(estimate=np.nan, low=low, high=high)
+        means = per_unit(some, self.measures.units[rows])
         if not len(means) or np.isnan(means).any():
             return None
         if len(means) <= SUMS_ABOVE:

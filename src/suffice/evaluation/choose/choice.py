@@ -14,7 +14,8 @@ from suffice.costs.usage import COSTS
 from suffice.errors import UsageError, counted
 from suffice.evaluation.choose.bounds import LOSE, LOSES, bound_in_words, joined
 from suffice.evaluation.choose.candidates import LATEST, PROVE, RANK, Candidate
-from suffice.evaluation.choose.proof import LIKELY, POWER, Promised, Proven, Row
+from suffice.evaluation.choose.proof import LIKELY, Promised, Proven, Row
+from suffice.evaluation.choose.sample_size import POWER, SampleSize
 from suffice.evaluation.replay.compare import Comparison
 from suffice.evaluation.replay.results import PolicyResult, ReplayResult
 from suffice.evaluation.settings import ChoiceSettings
@@ -264,11 +265,14 @@ class Choice(Tabular):
         """What the lines of the table promise; nothing where none is proven."""
         if self.promised is None or all(row.proven is None for row in self.promised.rows):
             return ""
-        together = "Every line holds at once" if len(self.promised.rows) > 1 else "It holds"
-        sure = f"{100 * self.settings.confidence:g}% confidence"
+        several = len(self.promised.rows) > 1
+        together = "All these losses are bounded at once" if several else "The loss is bounded"
         units, questions = self.promised.row.units, self.parts["all"]
-        of = "" if units == questions else f" texts or groups of {counted(questions, 'question')}"
-        return f"{together} ({sure}, independent questions like these {units:,}{of})."
+        of = "" if units == questions else f" in {units:,} independent texts or groups"
+        return (
+            f"{together}, at {100 * self.settings.confidence:g}% confidence, for questions like these "
+            f"{questions:,}{of}. Savings are measured."
+        )
 
     @property
     def all_rounds(self) -> str:
@@ -585,7 +589,7 @@ class Choice(Tabular):
             "title": None if row.proven is None else row.proven.title,
             "rule": None if row.proven is None else row.proven.candidate.policy.name,
             "saved": None if row.proven is None else self.saved_by(row.proven.candidate),
-            "questions_needed": row.needed,
+            **(row.needed or SampleSize()).to_json(),
             "mean_rounds": costs.pop("rounds"),
             **costs,
         }

@@ -25,14 +25,15 @@ from suffice.evaluation.choose.candidates import (
     labelled_only,
     refuse_one_round,
     refuse_several_loops,
+    refuse_wrong_exploration,
     without_gaps,
 )
 from suffice.evaluation.choose.choice import Choice, Ranked
 from suffice.evaluation.choose.proof import (
     LIKELY,
-    Along,
     Learned,
     OwnPath,
+    PathTests,
     Promised,
     paths_of,
     prove,
@@ -51,7 +52,7 @@ from suffice.policies.unfitted import FixedPolicy
 from suffice.scoring import AnswerChoice
 from suffice.stats.fields import known
 from suffice.stats.intervals import Interval, percentile_interval, resampled_means
-from suffice.stats.units import unit_means
+from suffice.stats.units import per_unit
 from suffice.trace.rounds.trace_set import loops_of, unit_keys
 
 _MOST_WRONG, _SAMPLE = 50, 32
@@ -69,9 +70,11 @@ def choose(traces: Traces, settings: ChoiceSettings) -> Choice:
     refuse_several_loops(measures)
     refuse_one_round(measures)
     promises = _promises(measures, settings)
+    if promises:
+        refuse_wrong_exploration(measures)
     complete, incomplete = without_gaps(measures, "choosing", settings.f1_kind)
     labelled, notes = labelled_only(complete, settings)
-    axis = labelled.costs(settings.cost_model).axis(settings.cost, {})
+    axis = complete.costs(settings.cost_model).axis(settings.cost, {})
     settings = replace(settings, cost=axis.name)
     record, drawn = in_parts(labelled, settings)
     fit, rank, proving = (record.only_split(name) for name in (FIT_SPLIT, RANK, PROVE))
@@ -88,12 +91,13 @@ def choose(traces: Traces, settings: ChoiceSettings) -> Choice:
         paths = [*paths_of(labelled, axis.name, min_rounds=settings.min_rounds, own=own)]
         if settings.family == "fixed":
             paths = [paths[0], *paths[len(paths) - len(own) :]]
-        along = Along(labelled, settings, paths, settings.answer)
+        along = PathTests(complete, labelled, settings, paths)
     usual = next((n for n, one in enumerate(promises) if one.max_loss == USUAL_LOSS), 0)
     bounds = promises[usual].bounds if promises else ()
     within = [mean_of(learned.rank, bound) <= bound.most for bound in bounds]
     keeps = np.all([np.ones(len(everyone.members), np.bool_), *within], axis=0)
-    promised = _promised(along, learned, promises, usual) if promises else None
+    fitted = None if settings.anytime else learned
+    promised = _promised(along, fitted, promises, usual) if promises else None
     tested = None if promised is None else promised.rows[promised.asked].learned
     p_values = None if tested is None else tested[0].tested_at.max(axis=0)
     losses = mean_of(learned.rank, Bound(of="signed", most=0.0))
@@ -118,15 +122,16 @@ def choose(traces: Traces, settings: ChoiceSettings) -> Choice:
     elif chosen.policy.name == full.policy.name:
         title = "run all rounds"
     on_all = _on_all(everyone, chosen, promised)
-    whole = _replayed(labelled, on_all, full, settings)
+    whole = _replayed(complete, on_all, full, settings)
     shown = {**on_all, **_shown(ranked, chosen, promised)}
     result = _replayed(proving, shown, full, settings, split=PROVE)
-    of = (labelled, whole) if chosen.of_no_label else (proving, result)
+    of = (complete, whole) if chosen.of_no_label else (proving, result)
     wrong = _wrong(*of, chosen, settings)
-    full_cost = along.full_cost if along else float(learned.prove.costs[learned.full])
     guarantee: dict[str, Any] = {}
     if promised is not None and promised.row.proven is not None:
-        guarantee = _guarantee(promised, labelled, axis, full_cost, settings)
+        both = (of[1].policy(name) for name in (chosen.policy.name, of[1].baseline))
+        paid = [one.costs[axis.name] for one in both]
+        guarantee = _guarantee(promised, labelled, axis, paid, settings)
         with_it = _with_guarantee(chosen, guarantee)
         if with_it is chosen:
             notes.append("a live loop is not told the promise: this kind of policy cannot hold one")
@@ -183,7 +188,7 @@ def _by_majority(labelled: Measures, settings: ChoiceSettings) -> Interval | Non
     rows, last = np.arange(labelled.traces.n_questions), labelled.traces.last_rounds - 1
     chosen = answer_rounds(labelled, AnswerChoice.parse(MAJORITY), None).returned(scored)
     gains = chosen.compared[rows, last] - scored.compared[rows, last]
-    means = unit_means(gains[scored.labelled], labelled.units[scored.labelled])[:, None]
+    means = per_unit(gains[scored.labelled], labelled.units[scored.labelled])[:, None]
     draws = resampled_means(means, resamples=settings.resamples, seed=settings.seed)
     return percentile_interval(float(means.mean()), draws[:, 0])
 
@@ -210,7 +215,7 @@ def _promises(measures: Measures, settings: ChoiceSettings) -> list[Promise]:
 
 
 def _promised(
-    along: Along | None, learned: Learned, promises: Sequence[Promise], asked: int
+    along: PathTests | None, learned: Learned | None, promises: Sequence[Promise], asked: int
 ) -> Promised:
     rows = prove(along, learned, promises)
     proven = [n for n in range(asked, len(rows)) if rows[n].proven is not None]
@@ -317,14 +322,21 @@ def _wrong(
 
 
 def _guarantee(
-    promised: Promised, record: Measures, axis: CostAxis, full_cost: float, settings: ChoiceSettings
+    promised: Promised,
+    record: Measures,
+    axis: CostAxis,
+    paid: Sequence[float | None],
+    settings: ChoiceSettings,
 ) -> dict[str, Any]:
     row = promised.row
-    saved = 0.0 if row.proven is None else row.proven.saved
     changed = row.promise.loss == "wrong-stop"
     return {
         **row.document(),
         **({"min_rounds": settings.min_rounds} if settings.min_rounds > 1 else {}),
+        **(
+            {} if settings.path is None else {"own_path": [settings.path, *(settings.levels or ())]}
+        ),
+        **({"anytime": True} if settings.anytime else {}),
         "together_with": [one.promise.max_loss for one in promised.rows if one is not row],
         "correction": row.promise.correction,
         "metric": record.metric.key(
@@ -332,8 +344,8 @@ def _guarantee(
         ),
         **({} if settings.answer == LATEST else {"answer": settings.answer}),
         "cost": axis.name,
-        "mean_cost": full_cost * (1.0 - saved),
-        "full_budget_cost": full_cost,
+        "mean_cost": paid[0],
+        "full_budget_cost": paid[1],
         "seed": settings.seed,
         **_cut_terms(record),
     }

@@ -41,8 +41,8 @@ class PolicyResult:
 
     Scores are fractions, means over labeled questions by ``metric`` (``None``: no label or unknown). Costs
     are means per question over all questions, by the names of :data:`suffice.costs.usage.COSTS`. ``stops``
-    (n_questions,) are stop rounds, ``answers`` the rounds of the returned answers. ``weights`` are 1 over the
-    size of a question's unit, times its weight if questions were cut (NaN: not seen). ``beyond_record``
+    (n_questions,) are stop rounds, ``answers`` the rounds of the returned answers. ``weights`` are those of
+    questions, not 1 if some were cut (NaN: not seen). ``beyond_record``
     counts questions that end before the policy stops. ``label`` is its name in tables: a file's name for a
     policy file.
 
@@ -110,7 +110,7 @@ class PolicyResult:
 
     @property
     def stop_counts(self) -> dict[int, float]:
-        """Number of units by stop round, estimated if questions were cut."""
+        """Number of questions by stop round, estimated if questions were cut."""
         rounds, at = np.unique(self.stops, return_inverse=True)
         weights = np.nan_to_num(self.weights)
         counts = np.bincount(at, weights, len(rounds)).astype(np.float64)

@@ -45,11 +45,12 @@ from suffice.measures.costs import CostAxis, CostBook, paid_together, policy_rea
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.measures.seen import Seen, record_banners
+from suffice.policies.rules.policy import coin_sides
 from suffice.scoring import AnswerChoice
 from suffice.stats.auroc import auroc
 from suffice.stats.fields import known
 from suffice.stats.intervals import Sums, from_sums, resampled_means, with_rare_weights
-from suffice.stats.units import Array, unit_means, unit_weights
+from suffice.stats.units import Array, per_unit
 from suffice.trace.rounds.trace_set import TraceSet
 
 
@@ -108,18 +109,25 @@ class Runner:
         if candidate.kind == CLOSED_BOOK:
             return self._closed_book(candidate)
         last = self.measures.traces.last_rounds
-        if candidate.policy is None:
+        wanted = self._wanted(candidate.policy, candidate)
+        stops, answers = np.minimum(wanted, last), self.answers[candidate.name]
+        returned, reads = answers.returned(self.scored), self.reads[candidate.name]
+        read = self.reader.read(returned, wanted, self.book, reads)
+        # the mean over its coin says what a rule does on other questions; how it fell here does not
+        sides = [
+            (chance, self.reader.read(returned, self._wanted(side, candidate), self.book, reads))
+            for chance, side in coin_sides(candidate.policy)
+        ]
+        return Run(candidate, wanted, stops, answers.at(stops), read.averaged(sides))
+
+    def _wanted(self, policy: StopPolicy | None, candidate: NamedPolicy) -> NDArray[np.int16]:
+        if policy is None:
+            last = self.measures.traces.last_rounds
             wanted = ORACLES[candidate.name.partition("#")[0]](self.returned, last)
         else:
-            wanted = self.measures.wanted_rounds(candidate.policy)
-        if candidate.max_rounds is not None:
-            most = min(candidate.max_rounds, np.iinfo(np.int16).max)
-            wanted = np.minimum(wanted, most).astype(np.int16)
-        stops, answers = np.minimum(wanted, last), self.answers[candidate.name]
-        read = self.reader.read(
-            answers.returned(self.scored), wanted, self.book, self.reads[candidate.name]
-        )
-        return Run(candidate, wanted, stops, answers.at(stops), read)
+            wanted = self.measures.wanted_rounds(policy)
+        most = min(candidate.max_rounds or np.inf, np.iinfo(np.int16).max)
+        return np.minimum(wanted, most).astype(np.int16)
 
     def _closed_book(self, candidate: NamedPolicy) -> Run:
         rounds = closed_book_rounds(self.measures)
@@ -269,7 +277,7 @@ def _intervals(
         sums = Sums.by_blocks(len(chosen), n_scores * (1 + len(fixed)), columns)
         drawn = partial(sums.draws, resamples=settings.resamples, seed=settings.seed)
         return compared(means=sums.mean, draws=drawn)
-    values = unit_means(columns(slice(None)), units)
+    values = per_unit(columns(slice(None)), units)
 
     def draws() -> Array:
         drawn = resampled_means(values, resamples=settings.resamples, seed=settings.seed)
@@ -320,8 +328,8 @@ def _result(run: Run, runner: Runner, intervals: PairedIntervals) -> PolicyResul
     score = means[scored.metric.score]
     full = None if intervals.frontier is None else intervals.frontier.scores[-1]
     rounds = read.costs["rounds"]
-    weights, past = unit_weights(runner.reader.units), read.past
-    weights = weights if past is None else weights * past.weights
+    past = read.past
+    weights = np.ones(len(run.stops)) if past is None else past.weights
     measures, policy = runner.measures, candidate.policy
     more: dict[str, Any] = {}
     confidence = None
@@ -335,7 +343,7 @@ def _result(run: Run, runner: Runner, intervals: PairedIntervals) -> PolicyResul
         usable = ~np.isnan(confidence) & ~np.isnan(em)
         more["auroc"] = known(auroc(confidence[usable], em[usable] == 1.0))
     if past is None and candidate.kind != CLOSED_BOOK:
-        retrieval = measures.retrieval().at(run.stops, unit_weights(measures.units))
+        retrieval = measures.retrieval().at(run.stops)
         more["precision"], more["recall"] = retrieval
     if past is None and isinstance(policy, CoveragePolicy):
         more["sets"] = answer_sets(policy, measures, run.stops, runner.draws)
