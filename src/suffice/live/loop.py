@@ -430,11 +430,13 @@ class Loop:
         raise UsageError("the probe is a coroutine function; await loop.aobserve(..., probe=...)")
 
     def _replace_last(self, draft: Draft | None, *, probed: bool | None = None) -> None:
-        """Set the answer of the last round; one that the policy had asked for stays paid for."""
+        """Set the answer of the last round; a draft that it had stays paid for."""
         if draft is None:
             return
         last = self.rounds[-1]
-        bare = last if last.answer is None or last.probed is False else without_answer(last)
+        bare = last
+        if last.answer is not None and last.probed is not False:
+            bare = without_answer(last, paid=True)
         self._last = with_draft(bare, draft, probed=probed if last.probed is None else False)
         if self.spending is not None:
             self.spending.add_round(draft.usage)

@@ -427,6 +427,7 @@ def _in_place_of(recorded: Round, last: Round) -> Round:
     usage = last.usage
     if usage.latency_s is None and recorded.usage.latency_s is not None:
         before = recorded.usage.latency_s - (recorded.usage.answer_latency_s or 0.0)
-        usage = replace(usage, latency_s=before + (usage.answer_latency_s or 0.0))
+        answering = (usage.answer_latency_s or 0.0) + (usage.draft_latency_s or 0.0)
+        usage = replace(usage, latency_s=before + answering)
     signals = {**recorded.signals, **last.signals}
     return replace(last, usage=usage, signals=signals, time=recorded.time)

@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import pytest
 
 import suffice
 from suffice.costs.prices import Prices
-from suffice.costs.usage import cost_matrix
+from suffice.costs.usage import CostReads, cost_matrix
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.evaluation.replay.compare import compare
 from suffice.evaluation.settings import ComparisonSettings
@@ -246,8 +247,48 @@ def test_the_loops_own_answer_takes_the_place_of_a_probed_one(tmp_path: Path) ->
         loop.answered("Bergen", usage={"prompt_tokens": 7, "completion_tokens": 1})
     (record,) = records(tmp_path).values()
     (only,) = record.rounds
-    assert (only.answer, only.probed, only.usage.prompt_tokens) == ("Bergen", False, 37)
-    assert (only.usage.llm_calls, only.usage.answer_calls) == (2, 1)
+    spent = only.usage
+    assert (only.answer, only.probed) == ("Bergen", False)
+    assert (spent.llm_calls, spent.answer_calls, spent.draft_calls) == (3, 1, 1)
+    assert (spent.prompt_tokens, spent.answer_prompt_tokens, spent.draft_prompt_tokens) == (
+        87,
+        7,
+        50,
+    )
+
+
+def test_every_call_of_a_run_that_ends_by_itself_is_counted_and_charged_to_who_reads_it(
+    tmp_path: Path,
+) -> None:
+    """What asks for an answer in each round pays for the last of them too; a fixed budget never asked."""
+    served: list[int] = []
+
+    def model(tokens: int) -> Usage:
+        served.append(tokens)
+        return Usage(llm_calls=1, prompt_tokens=tokens, completion_tokens=1, latency_s=0.5)
+
+    def probe(view: LoopView) -> Draft:
+        return Draft("Oslo", usage=model(50 + len(view.rounds)))
+
+    with Watch(record=tmp_path) as watch, watch.question("Where?") as loop:
+        for number in range(3):
+            usage = model(30)
+            loop.observe(
+                passages=[str(number)], usage=[replace(usage, latency_s=None)], probe=probe
+            )
+        loop.answered("Bergen", usage=model(7))
+    traces = suffice.read(tmp_path)
+    (record,) = traces.records()
+    spent = [each.usage for each in record.rounds]
+    assert sum(each.llm_calls or 0 for each in spent) == len(served) == 7
+    assert sum(each.prompt_tokens or 0 for each in spent) == sum(served)
+    fixed, reads = CostReads(), CostReads(answers=True)
+    for name, bare, all_of_it in (("llm_calls", 4, 7), ("prompt_tokens", 97, sum(served))):
+        assert cost_matrix(traces, name, reads=fixed)[0, -1] == bare
+        assert cost_matrix(traces, name, reads=reads)[0, -1] == all_of_it
+    assert cost_matrix(traces, "llm_calls", reads=fixed)[0].tolist() == [2, 3, 4]
+    seconds = [cost_matrix(traces, "seconds", reads=one)[0, -1] for one in (fixed, reads)]
+    assert seconds[1] - seconds[0] == pytest.approx(1.5, abs=0.01)
 
 
 @pytest.mark.parametrize("policy", [STABLE, NEWS])  # in the round, and at the stop
