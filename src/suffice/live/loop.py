@@ -296,6 +296,11 @@ class Loop:
             said = replace(_UNASKED, reason=why)
         decision = self._settle(said, asked)
         self._ids.update(passage.id for passage in asked.passages or ())
+        self._record(asked, score)
+        # what others ran at the same time is seen once this round is in the record
+        if not decision.stop and self.spending is not None and (spent := self.spending.barred()):
+            self.told = decision = _budget(decision, spent)
+            self.stopped_by, self.reason = "budget", decision.reason
         if self._watch.observers:
             from suffice.live.observing import RoundEnded
 
@@ -304,7 +309,6 @@ class Loop:
                 number=number, round=asked, decision=decision, took_s=took_s, score=score
             )
             self._ran.append(ran)
-        self._record(asked, score)
         return decision
 
     def follow_all(self, rounds: Sequence[Round]) -> Decision:
@@ -496,6 +500,8 @@ class Loop:
         self._watch.count("questions")
         self._phase = "open"
         self._began = self._ticked = time.perf_counter()
+        if self.spending is not None and (why := self.spending.barred()) is not None:
+            self.stopped_by, self.reason = "budget", why
         return self
 
     def end(self, error: BaseException | None = None, *, mend: bool = True) -> bool:

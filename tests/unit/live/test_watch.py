@@ -670,9 +670,9 @@ def test_a_tool_has_a_budget_of_its_own(tmp_path: Path) -> None:
 DOLLAR = {"prompt_tokens": 1_000_000, "completion_tokens": 0}
 
 
-def a_day(usd: float) -> Budgets:
+def a_day(usd: float, *, hard: bool = False) -> Budgets:
     """A round with the usage of a dollar costs one."""
-    return Budgets(usd_per_day=usd, prices=Prices(input=1, cached=1, output=1))
+    return Budgets(usd_per_day=usd, hard=hard, prices=Prices(input=1, cached=1, output=1))
 
 
 def spend(place: str | Path, usd: float, rounds: int = 1) -> Loop:
@@ -682,8 +682,8 @@ def spend(place: str | Path, usd: float, rounds: int = 1) -> Loop:
     return loop
 
 
-def _spend_all(place: str, told: Any) -> None:
-    watch, rounds = Watch(record=place, budgets=a_day(20)), 0
+def _spend_all(place: str, told: Any, *, hard: bool = False) -> None:
+    watch, rounds = Watch(record=place, budgets=a_day(20, hard=hard)), 0
     while True:
         with watch.question("?") as loop:
             while not loop.done and len(loop.rounds) < 3:
@@ -707,6 +707,44 @@ def test_processes_stop_together_at_the_limit_of_a_day(place: str) -> None:
     assert all("20 USD in 24 hours" in reason for _, reason in spent)
     late = spend(place, 20, rounds=3)
     assert (late.stopped_by, len(late.rounds), late.answer) == ("budget", 1, "Oslo")
+
+
+def test_past_a_hard_limit_of_a_day_no_process_begins_a_round(place: str) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    told = spawn.Queue()
+    options = {"args": (place, told), "kwargs": {"hard": True}}
+    children = [spawn.Process(target=_spend_all, **options) for _ in range(2)]  # type: ignore[arg-type]
+    for child in children:
+        child.start()
+    spent = [told.get(timeout=60) for _ in children]
+    for child in children:
+        child.join(60)
+    assert 20 <= sum(rounds for rounds, _ in spent) <= 21  # one under way in the other
+    with Watch(record=place, budgets=a_day(20, hard=True)) as watch:
+        for _ in range(3):
+            with watch.question("late", question_id="late") as loop:
+                assert (loop.done, loop.stopped_by, loop.answer) == (True, "budget", None)
+        assert "20 USD in 24 hours" in loop.reason
+        with (  # what was done all the same is recorded
+            watch.question("all the same") as loop,
+            pytest.warns(SufficeWarning, match="went on"),
+        ):
+            loop.observe(answer="Oslo", usage=DOLLAR)
+    kept = {one.question.text: one for one in read_traces(place).records()}
+    assert "late" not in kept
+    assert (kept["all the same"].stopped_by, len(kept["all the same"].rounds)) == ("budget", 1)
+    soft = spend(place, 20, rounds=3)
+    assert len(soft.rounds) == 1
+
+
+def test_a_hard_limit_of_a_day_ends_what_it_cannot_count_and_needs_the_limit(
+    tmp_path: Path,
+) -> None:
+    watch = Watch(record=tmp_path, budgets=a_day(20, hard=True))
+    with watch.question("?") as loop:
+        assert loop.observe(answer="Oslo").stopped_by == "budget"
+    with pytest.raises(UsageError, match="usd_per_day"):
+        Budgets(hard=True)
 
 
 def test_running_loops_of_others_count_as_they_go_and_once(place: str) -> None:
