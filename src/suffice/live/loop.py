@@ -438,9 +438,8 @@ class Loop:
         if draft is None:
             return
         last = self.rounds[-1]
-        bare = last
-        if last.answer is not None and last.probed is not False:
-            bare = without_answer(last, paid=True)
+        kept = last.answer is None or last.probed is False
+        bare = last if kept else without_answer(last, paid=True)
         self._last = with_draft(bare, draft, probed=probed if last.probed is None else False)
         if self.spending is not None:
             self.spending.add_round(draft.usage)

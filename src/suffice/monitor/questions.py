@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -386,18 +387,14 @@ class Stopping:
         }
         self.means["loss"] = MeanSequence(promised.least, 1.0)
         self.draws: ProbabilityMonitor = ProbabilityMonitor(level)
-        # rounds of questions with a budget: run, left to it by those stopped, left and run by those explored
-        self._rounds = {"run": 0, "left": 0, "explored_left": 0, "explored_run": 0}
+        # of questions with a budget: run, left to it by those stopped; left and run by those explored
+        self._rounds: Counter[str] = Counter()
 
     def take(self, asked: Asked) -> None:
         counts = self.counts
         counts["questions"] += 1
-        counts["rounds"] += asked.rounds
-        counts["early"] += asked.early
-        counts["explored"] += asked.explored
-        counts["ran_on"] += asked.ran_on
-        counts["cut"] += asked.cut
-        counts["misdated"] += asked.misdated
+        for name in ("rounds", "early", "explored", "ran_on", "cut", "misdated"):
+            counts[name] += getattr(asked, name)
         self.means["early"].take(float(asked.early))
         if asked.explored:
             self.means["ran_on"].take(float(asked.ran_on))
@@ -407,8 +404,8 @@ class Stopping:
             rounds, stop = self._rounds, asked.stop or asked.rounds
             rounds["run"] += asked.rounds
             if asked.explored:
-                rounds["explored_left"] += asked.budget - stop
-                rounds["explored_run"] += asked.rounds - stop
+                rounds["explored left"] += asked.budget - stop
+                rounds["explored run"] += asked.rounds - stop
             elif asked.early:
                 rounds["left"] += asked.budget - asked.rounds
         if asked.early and asked.propensity is not None:
@@ -457,12 +454,10 @@ class Stopping:
     def full_rounds(self) -> float | None:
         """Rounds that all loops would have run without the stop, as those explored did; ``None``: unknown."""
         rounds = self._rounds
-        if not rounds["left"]:
-            return float(rounds["run"])
-        share = (
-            rounds["explored_run"] / rounds["explored_left"] if rounds["explored_left"] else None
-        )
-        return None if share is None else rounds["run"] + share * rounds["left"]
+        run, left = rounds["explored run"], rounds["explored left"]
+        if rounds["left"] and not left:
+            return None
+        return rounds["run"] + (rounds["left"] * run / left if left else 0.0)
 
     @property
     def rounds_saved(self) -> float | None:
@@ -538,10 +533,6 @@ class Stopping:
 
     def _notes(self) -> list[str]:
         counts, notes = self.counts, list[str]()
-        if counts["explored"]:
-            notes.append(
-                "A question that no stop cuts short loses and saves 0, and counts in the means."
-            )
         if self.rounds_saved and self._rounds["left"]:
             notes.append(
                 f"Stopping saved {percent(self.rounds_saved)}% of the rounds that the loops would have run "
@@ -550,8 +541,8 @@ class Stopping:
         if counts["explored"]:
             level = 100 * (1 - self._level)
             notes.append(
-                f"Intervals hold at all times together, each with {level:g}% confidence, if the means do "
-                "not change."
+                "A question that no stop cuts short loses and saves 0, and counts in the means. Intervals "
+                f"hold at all times together, each with {level:g}% confidence, if the means do not change."
             )
         if self._unknown:
             notes.append(f"The loss of stopping is unknown: {self._unknown}.")

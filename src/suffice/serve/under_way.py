@@ -33,7 +33,6 @@ RECORDED: Mapping[str, StoppedBy] = {
 HUNG_UP = 499
 _HUNG_UP = "the client hung up"
 _QUIET_S = 10.0  # between signs of life
-_SPENT_S = 60.0  # after which to ask again where the dollars of a day are spent
 _LOG = logging.getLogger("suffice.serve")
 
 
@@ -190,7 +189,7 @@ class UnderWay:
         watched.begin()
         if watched.done:
             self._end(None, "refused", watched.reason)
-            return too_many(watched.reason, "budget_spent", _SPENT_S)
+            return too_many(watched.reason, "budget_spent", wait_s=60.0)
         with may_be_cut():
             answered = live.answer(
                 self.asked,

@@ -335,7 +335,8 @@ class RecordView:
 
     def figures_of(self, policy: PolicyColumns, split: str) -> dict[str, Any]:
         candidate, (runner, run) = policy.candidate, self.replayed(policy, split)
-        stops = np.bincount(run.stops, runner.weights(run), self.traces.n_rounds + 1)
+        weights = np.nan_to_num(runner.weights(run))
+        stops = np.bincount(run.stops, weights, self.traces.n_rounds + 1)
         return {
             "name": candidate.name,
             "label": candidate.label,
@@ -384,10 +385,8 @@ def _figure(
         reach = np.array([runner.reach(run) for runner, run in replays])
         draws = with_rare_weights(draws, means, reach, centred=True)
     (mean, *less), (own, *others) = means.mean(axis=0).tolist(), draws.T
-    drawn = own - sum(others)
-    if of_score:
-        drawn = np.clip(drawn, -1.0 if others else 0.0, 1.0)
-    return percentile_interval(mean - sum(less), drawn)
+    ends = (-1.0 if others else 0.0, 1.0) if of_score else (-np.inf, np.inf)
+    return percentile_interval(mean - sum(less), np.clip(own - sum(others), *ends))
 
 
 @lru_cache(maxsize=2)

@@ -246,7 +246,8 @@ def choose(
         return int(found.decision != "holds")
     measures = reading.measures(*traces)
     folder = Path(out)
-    _keep_own(folder / "policy.json", measures, traces)
+    if (folder / "policy.json").exists():
+        _keep_own(folder / "policy.json", measures, traces)
     with waiting("choosing"):
         choice = procedure.choose(measures, settings)
     with waiting("writing the page"), replaced_together(folder, _FILES) as aside:
@@ -271,8 +272,6 @@ def choose(
 
 def _keep_own(file: Path, measures: Measures, typed: tuple[str, ...]) -> None:
     """Refuse to replace a policy that was chosen on another record than this or the example, or edited."""
-    if not file.exists():
-        return
     from suffice.policies.policy_file import load_policy, policy_hash
     from suffice.trace.rounds.reader import read_traces
     from suffice.trace.rounds.trace_set import unit_keys
@@ -283,9 +282,9 @@ def _keep_own(file: Path, measures: Measures, typed: tuple[str, ...]) -> None:
         held = load_policy(file)
         if held.chosen_on.get("policy") == policy_hash(held.policy):
             sample.update(str(held.chosen_on.get("sample")).split())
-    for traces in (measures.traces, read_traces(EXAMPLE) if sample else None):
-        if traces and not sample.isdisjoint(f"{key:.0f}" for key in unit_keys(traces)):
-            return
+    records = (measures.traces, read_traces(EXAMPLE)) if sample else ()
+    if any(not sample.isdisjoint(map("{:.0f}".format, unit_keys(held))) for held in records):
+        return
     others = (file.parent.with_name(f"{file.parent.name}-{number}") for number in count(2))
     another = next(place for place in others if not place.exists())
     raise UsageError(

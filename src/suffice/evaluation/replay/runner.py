@@ -149,15 +149,13 @@ class Runner:
         if run.candidate.kind == CLOSED_BOOK:
             return run.read
         name, seen = run.candidate.name, self.seen
-        returned, paid = (
-            self.answers[name].returned(self.scored),
-            self.book.at_stops(self.reads[name]),
-        )
+        returned = self.answers[name].returned(self.scored)
 
         def at(of: Array | None, held: Seen = seen) -> Any:
             return None if of is None else held.bounds(of, run.wanted, np.nan)
 
         scores = {one: at(getattr(returned, one), seen.of(returned)) for one in SCORES}
+        paid = self.book.at_stops(self.reads[name])
         return AtStops(scores, {one: at(of) for one, of in paid.items()})
 
     def weights(self, *runs: Run) -> Array:
