@@ -85,6 +85,7 @@ class Watching:
             "Oslo", 5, 4, "end",
         )  # fmt: skip
         record = records(tmp_path)[QUESTION]
+        assert str(suffice.read(tmp_path).origin.run["model"]).endswith("scripted")
         assert record.question.id == said["question_id"]
         assert [held.answer for held in record.rounds] == list(ANSWERS[1:])
         for number, held in enumerate(record.rounds, start=1):

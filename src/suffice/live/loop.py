@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from suffice.concurrency import at_once, settled
 from suffice.contracts import Action, Decision, StopPolicy, whole_text
-from suffice.errors import DataError, SufficeWarning, UsageError, counted
+from suffice.errors import DataError, SufficeWarning, UsageError, counted, struck
 from suffice.live.watching import Spending, Watching, answer_round
 from suffice.policies.policy_file import PolicyFile
 from suffice.signals.signal_table import (
@@ -468,6 +468,16 @@ class Loop:
         watch.writer.observe(
             self.question_id, kept, began=began, took_s=self._took, stop=stop, score=score
         )
+
+    def describe(self, model: Any = None, prompt: object = None) -> None:
+        """Record the name of a framework's model and the system prompt, in the run document."""
+        from suffice.live.privacy import without_secrets
+
+        names = (getattr(model, of, "") for of in ("model_name", "model"))
+        told = {"model": next(filter(None, names), ""), "prompt": prompt}
+        kept = {of: struck(it[:20_000]) for of, it in told.items() if it and isinstance(it, str)}
+        if (writer := self._watch.writer) is not None:
+            writer.describe(kept if self._watch.privacy is None else without_secrets(kept))
 
     def restate(self, question: str) -> None:
         """Change the question's text before its first round; the record keeps the new text."""

@@ -197,8 +197,8 @@ class Budgets:
         US dollars in the last 24 hours, to the minute, of all loops in the watch's record, whatever process
         they run in. Once they are spent, a question ends after its first round.
     hard
-        Once ``usd_per_day`` is spent no round begins: a question is done when it is entered, without an
-        answer. A round without token counts ends its question.
+        Begin no round past ``usd_per_day``: a later question is done when it is entered. A round without
+        token counts ends its question.
     prices
         Prices of tokens, calls, retrievals and reranker calls.
     tools

@@ -334,12 +334,8 @@ def seen_of(traces: TraceSet) -> Seen | None:
 
 
 def stop_arms(said: NDArray[Any], by_policy: Mask, budget: int) -> tuple[Mask, Mask]:
-    """Return which questions a live policy stopped early, and which were explored, (n_questions,) each.
-
-    ``said`` is where the policy said stop, in both arms a round before the budget. An explored loop may end
-    by itself in that very round: stopped there, it would have been no other.
-    """
-    early = said < budget
+    """Return which questions were stopped early where it was ``said``, and which explored, (n_questions,)."""
+    early = said < budget  # an explored loop may end by itself in that very round
     return early & by_policy, early & ~by_policy
 
 

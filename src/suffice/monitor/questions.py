@@ -124,9 +124,7 @@ def _asked(policy: StopPolicy, traces: TraceSet, full: int | None) -> Iterator[A
     ends = list(zip(last.tolist(), ended_by, strict=True))
     said = _said(policy, traces, table, ends)
     # a loop that no stop cut short ends where the policy's would
-    stops = [
-        one or (None if end in CUTS else at) for one, (at, end) in zip(said, ends, strict=True)
-    ]
+    stops = [one or (at, None)[end in CUTS] for one, (at, end) in zip(said, ends, strict=True)]
     ended = [stop or int(end) for stop, end in zip(stops, last, strict=True)]
     by_policy = np.array([end == "policy" for end in ended_by], bool)
     never = np.iinfo(np.intp).max
@@ -439,9 +437,7 @@ class Stopping:
         return PerQuestion(
             name=name,
             explored=held.count,
-            estimate=shares * held.mean
-            if shares
-            else shares,  # of none that ran on nothing is lost
+            estimate=shares * (held.mean if shares else 0.0),  # none that ran on lost anything
             low=min(ends),
             high=max(ends),
         )

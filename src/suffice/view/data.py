@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -77,10 +77,9 @@ class ViewSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PolicyColumns:
-    """A policy on every question as recorded, (n_questions,) each; NaN: unknown, or past a cut.
+    """A policy on every question, as recorded at ``answers``, (n_questions,) each; NaN: unknown, past a cut.
 
-    ``score`` and ``em`` are those at ``answers``. ``replayed`` holds its figures' source by split, where
-    questions count as much as they represent; empty: all questions.
+    ``replayed`` are the sources of its figures by split, which weigh questions; empty: all questions.
     """
 
     candidate: NamedPolicy
@@ -367,10 +366,9 @@ def _figure(
     replays: Sequence[tuple[Runner, Run]], name: str | None, *, of_score: bool = False
 ) -> Interval | None:
     """Return a mean, or the difference of two, with its 95% interval; the range of an unknown one."""
-    reader, reads = replays[0][0].reader, [run.read for _, run in replays]
-    held: list[Mapping[Any, Any]] = [read.scores if of_score else read.costs for read in reads]
-    values = [at for one in held if (at := one.get(name)) is not None]
-    if len(values) < len(reads):
+    reader, reads = replays[0][0].reader, list[Any](run.read for _, run in replays)
+    values = [(read.scores if of_score else read.costs).get(name) for read in reads]
+    if any(one is None for one in values):
         return None
     if (ranged := reads[0].ranges.get(str(name))) is not None and len(reads) == 1:
         high = np.nan if ranged.high is None else ranged.high

@@ -524,15 +524,14 @@ def _point(view: RecordView, one: PolicyColumns, split: str, number: int) -> Poi
     score, cost = told["score"], told["cost"] or told["rounds"]
     if score is None or cost is None or isnan(score.estimate + cost.estimate):
         return None
-    paid = cost.estimate
     name, fixed = one.candidate.name, one.candidate.name.startswith("fixed-")
     family: Family = "oracle" if one.candidate.policy is None else "fixed" if fixed else "adaptive"
     return Point(
         mark=name.removeprefix("fixed-")[:3] if fixed else chr(ord("A") + number % 26),
         family=family,
         name=visible(one.candidate.label),
-        said=f"{percent(score.estimate)}% at {amount(paid)}",
-        x=paid,
+        said=f"{percent(score.estimate)}% at {amount(cost.estimate)}",
+        x=cost.estimate,
         y=score.estimate,
         interval=(score.low, score.high),
     )

@@ -51,9 +51,7 @@ def monitor(
         ),
     ],
     *,
-    policy: Annotated[
-        str, Option(metavar="P", help="policy to watch: a policy file, fixed-K or a rule")
-    ],
+    policy: Annotated[str, Option(metavar="P", help="policy file, fixed-K or rule to watch")],
     options: MonitorOptions,
     form: Form,
 ) -> int:

@@ -6,7 +6,6 @@ import json
 import shlex
 from contextlib import suppress
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -285,11 +284,9 @@ def _keep_own(file: Path, measures: Measures, typed: tuple[str, ...]) -> None:
     records = (measures.traces, read_traces(EXAMPLE)) if sample else ()
     if any(not sample.isdisjoint(map("{:.0f}".format, unit_keys(held))) for held in records):
         return
-    others = (file.parent.with_name(f"{file.parent.name}-{number}") for number in count(2))
-    another = next(place for place in others if not place.exists())
     raise UsageError(
         f"{file} is not from a choice on this record, so it stays; to write elsewhere, type: suffice "
-        f"choose {shlex.join(typed)} --out {shlex.quote(str(another))}"
+        f"choose {shlex.join(typed)} --out {shlex.quote(f'{file.parent}-2')}"
     )
 
 

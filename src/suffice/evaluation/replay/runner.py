@@ -148,15 +148,11 @@ class Runner:
         """Return the scores and costs of single questions at a run's stops; NaN past a cut."""
         if run.candidate.kind == CLOSED_BOOK:
             return run.read
-        name, seen = run.candidate.name, self.seen
-        returned = self.answers[name].returned(self.scored)
-
-        def at(of: Array | None, held: Seen = seen) -> Any:
-            return None if of is None else held.bounds(of, run.wanted, np.nan)
-
-        scores = {one: at(getattr(returned, one), seen.of(returned)) for one in SCORES}
-        paid = self.book.at_stops(self.reads[name])
-        return AtStops(scores, {one: at(of) for one, of in paid.items()})
+        returned = self.answers[run.candidate.name].returned(self.scored)
+        paid = self.book.at_stops(self.reads[run.candidate.name]).items()
+        at = partial(Seen.bounds, stops=run.wanted, unseen=np.nan)
+        scores = {one: at(self.seen.of(returned), getattr(returned, one)) for one in SCORES}
+        return AtStops(scores, {one: None if of is None else at(self.seen, of) for one, of in paid})
 
     def weights(self, *runs: Run) -> Array:
         """Return how many questions each stands for at the latest stop of runs, (n_questions,); NaN: none."""
