@@ -473,7 +473,7 @@ class Loop:
         """Record the name of a framework's model and the system prompt, in the run document."""
         from suffice.live.privacy import without_secrets
 
-        names = (getattr(model, of, "") for of in ("model_name", "model"))
+        names = (getattr(model, of, "") for of in ("model_name", "model", "model_id"))
         told = {"model": next(filter(None, names), ""), "prompt": prompt}
         kept = {of: struck(it[:20_000]) for of, it in told.items() if it and isinstance(it, str)}
         if (writer := self._watch.writer) is not None:
