@@ -238,11 +238,11 @@ class Budgets:
 class Spending:
     """The usage of a question so far, from its rounds, against its budgets."""
 
-    ends_uncounted = False  # whether a budget that cannot be kept ends the loop, or is warned of
+    ends_uncounted: bool = False  # whether a budget that cannot be kept ends the loop, or is warned of
 
     def __init__(self, budgets: Budgets, window: Window | None = None) -> None:
         self._budgets = budgets
-        self.ends_uncounted = self.ends_uncounted or budgets.hard
+        self.ends_uncounted: bool = self.ends_uncounted or budgets.hard
         self.window: Window | None = window
         self._tariffs = () if budgets.prices is None else budgets.prices.tariffs
         self._started = time.perf_counter()
