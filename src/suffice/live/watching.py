@@ -238,7 +238,7 @@ class Budgets:
 class Spending:
     """The usage of a question so far, from its rounds, against its budgets."""
 
-    ends_uncounted: bool = False  # whether a budget that cannot be kept ends the loop, or is warned of
+    ends_uncounted: bool = False  # whether what cannot be counted ends the loop, or is warned of
 
     def __init__(self, budgets: Budgets, window: Window | None = None) -> None:
         self._budgets = budgets
