@@ -68,6 +68,7 @@ class SufficePlugin(BasePlugin):  # type: ignore[misc]
         run = self.runs.get(callback_context.invocation_id)
         if run is None:
             return None
+        run.loop.describe(llm_request, llm_request.config.system_instruction)
 
         async def ask() -> Reply:
             agent = callback_context.get_invocation_context().agent

@@ -105,6 +105,7 @@ def _watched(base: Any) -> type[Any]:
 
         def _run_stream(self, task: str, *args: Any, **settings: Any) -> Iterator[Any]:
             run = _Run(self, task)
+            run.loop.describe(self.model, self.system_prompt)
             try:
                 yield from self._steps(run, super()._run_stream(task, *args, **settings))
             except GeneratorExit:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builders import drawn_records
 from tests.commands import SUFFICE, run
 
 import suffice
@@ -25,7 +26,9 @@ from suffice.evaluation.promise_check import carry_promise, check_promise, promi
 from suffice.measures.measures import Measures
 from suffice.policies.policy_file import save_policy
 from suffice.policies.rules.policy import Rule
+from suffice.trace.rounds.writer import write_traces
 
+AGENTS = Path(__file__).parents[2] / "examples" / "agents"
 LOOPS = tomllib.loads(
     Path(check.__file__).parents[1].joinpath("starter.toml").read_text(encoding="utf-8")
 )["loops"]
@@ -260,5 +263,36 @@ def test_the_lines_that_init_writes_name_what_there_is(package: str) -> None:
     lines = ast.parse(check.starter_files(package)["suffice_watch.py"])
     for node in lines.body:
         if isinstance(node, ast.ImportFrom):
-            home = importlib.import_module(str(node.module))
-            assert all(hasattr(home, alias.name) for alias in node.names)
+            adapter = AGENTS / f"{node.module}.py"
+            if adapter.exists():  # an example to copy, whose framework need not be installed
+                there = {getattr(one, "name", "") for one in ast.parse(adapter.read_text()).body}
+            else:
+                there = {*dir(importlib.import_module(str(node.module)))}
+            assert {alias.name for alias in node.names} <= there
+
+
+def test_a_choice_replaces_no_policy_of_another_record(project: Path) -> None:
+    kept, options = Path("chosen/policy.json"), ("--signals", "overlap", "--bootstrap", "20")
+    grown, other = project / "grown.parquet", project / "other.parquet"
+    write_traces([*drawn_records(60, ["Oslo", "Rome", "unknown"], seed=1)], other)
+
+    def chosen(record: str | Path, *to: str) -> subprocess.CompletedProcess[str]:
+        before = kept.read_bytes()
+        done = run("choose", record, *options, *to)
+        assert (kept.read_bytes() == before) == (done.returncode == 2 or bool(to)), done.stderr
+        return done
+
+    words = ("traces", "filter", "example", "--sample")
+    assert run(*words, "200", "--out", grown).returncode == 0
+    assert chosen(grown).returncode == 0  # of the example, which is nobody's own
+    assert chosen("example").returncode == 0
+    assert chosen(other).returncode == 0
+    refused = chosen("example")
+    assert refused.returncode == 2
+    assert "suffice choose example --out chosen-2" in refused.stderr
+    assert chosen("example", "--out", "chosen-2").returncode == 0
+    assert "choose example" not in run("init", project).stdout
+    edited("chosen/policy.json", remark="mine", rule="round >= 4", kind="rule")
+    assert chosen(other).returncode == 2
+    kept.write_text("no policy")
+    assert chosen(other).returncode == 2

@@ -177,3 +177,9 @@ def test_a_written_agent_is_read_back_and_watched(
     assert only(tmp_path / "traces").rounds[-1].answer == "Oslo"
     with pytest.raises(UsageError, match=r"the watch is given as its arguments"):
         SufficeHook(suffice.Watch(NEWS), None).to_dict()
+
+
+def test_the_system_prompt_is_recorded(server: AgentServer, tmp_path: Path) -> None:
+    with suffice.Watch(record=tmp_path) as watch:
+        ask(agent_at(server, watch, system_prompt="Be brief."))
+    assert suffice.read(tmp_path).origin.run["prompt"] == "Be brief."

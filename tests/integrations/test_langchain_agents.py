@@ -219,3 +219,10 @@ def test_a_provider_may_be_asked_in_another_way(server: AgentServer) -> None:
     agent_of(server, middleware).invoke({"messages": "Where?"})
     assert server.bodies[-1]["tool_choice"] == "none"
     assert server.bodies[-1]["tools"]
+
+
+def test_the_system_prompt_is_recorded(server: AgentServer, tmp_path: Path) -> None:
+    with suffice.Watch(record=tmp_path) as watch:
+        asked = agent_of(server, SufficeMiddleware(watch), system_prompt="Be brief.")
+        asked.invoke({"messages": [{"role": "user", "content": QUESTION}]})
+    assert suffice.read(tmp_path).origin.run["prompt"] == "Be brief."

@@ -212,3 +212,9 @@ def test_an_agent_that_writes_its_thoughts_stops_with_the_answer_in_them(tmp_pat
             shown = ["Tool Name: search" in str(body["messages"]) for body in server.bodies]
             assert shown == calls
             server.bodies.clear()
+
+
+def test_the_system_prompt_is_recorded(server: AgentServer, tmp_path: Path) -> None:
+    with suffice.Watch(record=tmp_path) as watch:
+        ask(watched(agent_at(server, system_prompt="Be brief."), watch))
+    assert suffice.read(tmp_path).origin.run["prompt"] == "Be brief."

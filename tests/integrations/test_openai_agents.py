@@ -157,4 +157,10 @@ def test_runs_inside_tools_other_tools_and_structured_answers(tmp_path: Path) ->
         assert quiet.suffice["rounds"] == 0
     (record,) = records(tmp_path).values()
     assert [held.action for held in record.rounds] == ["expert", "expert"]
-    assert [held.usage.llm_calls for held in record.rounds] == [2, 2]
+    assert [held.usage.llm_calls for held in record.rounds] == [2, 3]  # its own answer, too
+
+
+def test_the_system_prompt_is_recorded(server: AgentServer, tmp_path: Path) -> None:
+    with suffice.Watch(record=tmp_path) as watch:
+        SufficeRunner(watch).run_sync(agent(server, instructions="Be brief."), QUESTION)
+    assert suffice.read(tmp_path).origin.run["prompt"] == "Be brief."

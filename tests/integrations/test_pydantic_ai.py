@@ -132,3 +132,11 @@ def test_a_run_that_fails_is_kept(server: AgentServer, tmp_path: Path) -> None:
         agent(server, watch).run_sync(QUESTION, usage_limits=limits)
     (record,) = records(tmp_path).values()
     assert (len(record.rounds), record.stopped_by) == (3, "error")
+
+
+def test_the_system_prompt_is_recorded(server: AgentServer, tmp_path: Path) -> None:
+    with suffice.Watch(record=tmp_path) as watch:
+        agent(server, watch, system_prompt="Be brief.", instructions="Say no more.").run_sync(
+            QUESTION
+        )
+    assert suffice.read(tmp_path).origin.run["prompt"] == "Be brief.\nSay no more."

@@ -85,6 +85,7 @@ class Watching:
             "Oslo", 5, 4, "end",
         )  # fmt: skip
         record = records(tmp_path)[QUESTION]
+        assert str(suffice.read(tmp_path).origin.run["model"]).endswith("scripted")
         assert record.question.id == said["question_id"]
         assert [held.answer for held in record.rounds] == list(ANSWERS[1:])
         for number, held in enumerate(record.rounds, start=1):
@@ -189,7 +190,8 @@ class InLoop(Watching):
         assert [held.probed for held in record.rounds] == [True] * 4 + [False]
         assert record.rounds[0].tokens or not self.has_tokens
         spent = [held.usage for held in record.rounds]
-        assert [(held.llm_calls, held.answer_calls) for held in spent] == [(2, 1)] * 5
+        calls = [(held.llm_calls, held.answer_calls, held.draft_calls) for held in spent]
+        assert calls == [(2, 1, None)] * 4 + [(3, 1, 1)]
         for probe, held in zip(probes[1:4], spent[1:4], strict=True):
             size = sum(
                 len(str(message.get("content") or "").split()) for message in probe["messages"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
@@ -244,17 +244,20 @@ class _Ledger:
         values[:, last - 1] = self.record.nothing[:, last - 1]
         return values
 
-    def divided(self, whole: _Array, answer: Callable[[], _Array]) -> _Array:
-        """Return this ledger's part of calls, tokens or seconds that include an answer's."""
-        if self.part == "all":
-            return whole
-        return answer() if self.part == "answer" else whole - answer()
+    def divided(self, whole: _Array, answer: Callable[[], _Array], draft: str) -> _Array:
+        """Return this ledger's part of calls, tokens or seconds that include an answer's and a draft's."""
+        if self.part != "loop":
+            return answer() if self.part == "answer" else whole
+        loop = whole - answer()
+        # a draft that the loop's own answer replaced was asked for by whoever reads answers
+        drafts = self.record.filled(draft, self.record.nothing)
+        return loop - np.minimum(drafts, np.maximum(loop, 0.0))
 
 
 # --- calls ----------------------------------------------------------------------------------------
 def _llm_calls(ledger: _Ledger) -> _Array:
     record = ledger.record
-    calls = ledger.divided(record.asked, lambda: record.answer_calls)
+    calls = ledger.divided(record.asked, lambda: record.answer_calls, "draft_calls")
     if ledger.part == "answer":
         return calls
     if ledger.reads.samples:
@@ -291,7 +294,8 @@ def _tokens(name: str) -> Callable[[_Ledger], _Array]:
 
     def paid(ledger: _Ledger) -> _Array:
         record = ledger.record
-        tokens = ledger.divided(record.column(name), lambda: _answer_tokens(record, name))
+        answer = partial(_answer_tokens, record, name)
+        tokens = ledger.divided(record.column(name), answer, f"draft_{name}")
         if ledger.part == "answer":
             return tokens
         if ledger.reads.samples and record.traces.has("samples"):
@@ -346,7 +350,7 @@ def _seconds(ledger: _Ledger) -> _Array:
             spent = np.where(record.traces.exists, np.nan_to_num(apart), np.nan)
             seconds = seconds - (spent - ledger.read(spent * share))
     seconds = np.maximum(seconds, 0.0)  # clocks of single precision
-    return ledger.divided(seconds, lambda: _answer_seconds(ledger, seconds))
+    return ledger.divided(seconds, lambda: _answer_seconds(ledger, seconds), "draft_latency_s")
 
 
 def _answer_seconds(ledger: _Ledger, whole: _Array) -> _Array:

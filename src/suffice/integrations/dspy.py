@@ -70,9 +70,12 @@ class _Watching:
 
 class _Run(AgentRun):
     def __init__(self, module: Any, inputs: dict[str, Any]) -> None:
+        import dspy
+
         held = module.watching
         loop = held.watch.question(query_of(inputs)).begin()
         super().__init__(loop, tools=held.tools, probe=held.probe)
+        loop.describe(module.react.lm or dspy.settings.lm, module.react.signature.instructions)
         self.module, self.answer, self.steps = module, held.answer, 0
         self.trajectory: dict[str, Any] = {}
 

@@ -84,7 +84,9 @@ class SufficeHook:
         await self._heard(state, lambda: ask(**_inputs(state)))
 
     async def _heard(self, state: Any, generate: Callable[[], Any]) -> None:
-        run = self._run(state)
+        run, messages = self._run(state), state.data["messages"]
+        prompts = (message.text for message in messages if message.is_from("system"))
+        run.loop.describe(self.generator, next(prompts, None))
 
         async def ask() -> Reply:
             return _reply((await settled(generate()))["replies"][0])

@@ -70,6 +70,7 @@ class SufficeMiddleware:
 
     async def _wrapped(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         run = self._run(request)
+        run.loop.describe(request.model, getattr(request, "system_prompt", None))
 
         async def ask() -> Reply:
             return _draft(await settled(handler(self._unseen(request, run.in_loop))))

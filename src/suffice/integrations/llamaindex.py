@@ -143,6 +143,7 @@ class _Run:
             self.begun(await ctx.store.get("user_msg_str", default="") or "")
         run = self.begun(None)
         self.llm_input = llm_input
+        run.loop.describe(getattr(agent, "llm", None), getattr(agent, "system_prompt", None))
         if self.given is not None:
             return await self._given(agent, ctx)
         heard, began = _Heard(ctx), time.perf_counter()

@@ -134,6 +134,7 @@ class _Run(AgentRun):
 
     def _watched(self, model: Any) -> Any:
         made = copy.copy(model)
+        self.loop.describe(model)
 
         async def get_response(*held: Any, **named: Any) -> Any:
             request = {**dict(zip(_REQUEST, held, strict=False)), **named}
@@ -175,6 +176,7 @@ class _Run(AgentRun):
     async def _observed(self, request: Mapping[str, Any], call: Callable[..., Any]) -> Any:
         if not self.asking:
             return None
+        self.loop.describe(prompt=request.get("system_instructions"))
         results, self.results = self.results, []
 
         async def ask() -> Reply:

@@ -79,6 +79,9 @@ def _capability() -> type[Any]:
         async def wrap_model_request(self, ctx: Any, *, request_context: Any, handler: Any) -> Any:
             del ctx
             run, request, self.sent = self.run, request_context, []
+            first = request.messages[0]
+            told = [part.content for part in first.parts if part.part_kind == "system-prompt"]
+            run.loop.describe(request.model, "\n".join([*told, first.instructions or ""]).strip())
             self.final = [tool.name for tool in request.model_request_parameters.output_tools]
 
             async def ask() -> Reply:

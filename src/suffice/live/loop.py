@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from suffice.concurrency import at_once, settled
 from suffice.contracts import Action, Decision, StopPolicy, whole_text
-from suffice.errors import DataError, SufficeWarning, UsageError, counted
+from suffice.errors import DataError, SufficeWarning, UsageError, counted, struck
 from suffice.live.watching import Spending, Watching, answer_round
 from suffice.policies.policy_file import PolicyFile
 from suffice.signals.signal_table import (
@@ -296,6 +296,11 @@ class Loop:
             said = replace(_UNASKED, reason=why)
         decision = self._settle(said, asked)
         self._ids.update(passage.id for passage in asked.passages or ())
+        self._record(asked, score)
+        # what others ran at the same time is seen once this round is in the record
+        if not decision.stop and self.spending is not None and (spent := self.spending.barred()):
+            self.told = decision = _budget(decision, spent)
+            self.stopped_by, self.reason = "budget", decision.reason
         if self._watch.observers:
             from suffice.live.observing import RoundEnded
 
@@ -304,7 +309,6 @@ class Loop:
                 number=number, round=asked, decision=decision, took_s=took_s, score=score
             )
             self._ran.append(ran)
-        self._record(asked, score)
         return decision
 
     def follow_all(self, rounds: Sequence[Round]) -> Decision:
@@ -430,11 +434,12 @@ class Loop:
         raise UsageError("the probe is a coroutine function; await loop.aobserve(..., probe=...)")
 
     def _replace_last(self, draft: Draft | None, *, probed: bool | None = None) -> None:
-        """Set the answer of the last round; one that the policy had asked for stays paid for."""
+        """Set the answer of the last round; a draft that it had stays paid for."""
         if draft is None:
             return
         last = self.rounds[-1]
-        bare = last if last.answer is None or last.probed is False else without_answer(last)
+        kept = last.answer is None or last.probed is False
+        bare = last if kept else without_answer(last, paid=True)
         self._last = with_draft(bare, draft, probed=probed if last.probed is None else False)
         if self.spending is not None:
             self.spending.add_round(draft.usage)
@@ -463,6 +468,16 @@ class Loop:
         watch.writer.observe(
             self.question_id, kept, began=began, took_s=self._took, stop=stop, score=score
         )
+
+    def describe(self, model: Any = None, prompt: object = None) -> None:
+        """Record the name of a framework's model and the system prompt, in the run document."""
+        from suffice.live.privacy import without_secrets
+
+        names = (getattr(model, of, "") for of in ("model_name", "model", "model_id"))
+        told = {"model": next(filter(None, names), ""), "prompt": prompt}
+        kept = {of: struck(it[:20_000]) for of, it in told.items() if it and isinstance(it, str)}
+        if (writer := self._watch.writer) is not None:
+            writer.describe(kept if self._watch.privacy is None else without_secrets(kept))
 
     def restate(self, question: str) -> None:
         """Change the question's text before its first round; the record keeps the new text."""
@@ -494,6 +509,8 @@ class Loop:
         self._watch.count("questions")
         self._phase = "open"
         self._began = self._ticked = time.perf_counter()
+        if self.spending is not None and (why := self.spending.barred()) is not None:
+            self.stopped_by, self.reason = "budget", why
         return self
 
     def end(self, error: BaseException | None = None, *, mend: bool = True) -> bool:

@@ -338,10 +338,11 @@ def seen_of(traces: TraceSet) -> Seen | None:
     drawn = propensity < 1
     untold = np.isin(propensity, propensity[drawn & ~by_policy & ~told]) & drawn
     drawn &= ~untold
-    stood_for = drawn & by_policy & cut
+    stopped, ran_on = stop_arms(np.where(by_policy, last, said), by_policy, budget)
+    stood_for = drawn & stopped
     drawn &= np.isin(propensity, propensity[stood_for])
     until = np.where(stood_for, last, np.where(drawn & ~by_policy, said, budget)).astype(np.int16)
-    explored = drawn & ~by_policy & (until < budget)
+    explored = drawn & ran_on
     weight = np.where(explored, 1 / propensity, np.where(stood_for, 0.0, 1.0))
     return Seen(
         budget=budget,
@@ -355,6 +356,12 @@ def seen_of(traces: TraceSet) -> Seen | None:
         untold=int(untold.sum()),
         signals=_signals_at(traces, until, explored | stood_for) if explored.any() else {},
     )
+
+
+def stop_arms(said: NDArray[Any], by_policy: Mask, budget: int) -> tuple[Mask, Mask]:
+    """Return which questions were stopped early where it was ``said``, and which explored, (n_questions,)."""
+    early = said < budget  # an explored loop may end by itself in that very round
+    return early & by_policy, early & ~by_policy
 
 
 def _weighted_mean(values: Array, weights: Array) -> float:

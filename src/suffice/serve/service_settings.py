@@ -154,6 +154,9 @@ class ServedBudgets(BudgetSettings):
         float | None,
         Option(name="budget_usd_per_day", help="most US dollars of --record in 24 h", metavar="U"),
     ] = None
+    hard: Annotated[
+        bool, Option(name="budget_hard", help="begin no round once those of 24 h are spent")
+    ] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from suffice.live.answering import Answered, LiveLoop, Tokens
 from suffice.live.loop import Loop
 from suffice.live.observing import Endpoint, QuestionEnded, RoundEnded
 from suffice.loops.calls import ComingAnswer
-from suffice.serve.guard import Refusal, refusal_of
+from suffice.serve.guard import Refusal, refusal_of, too_many
 from suffice.trace.rounds.records import STOPPED_BY, Passage, Round, StoppedBy
 
 if TYPE_CHECKING:
@@ -187,6 +187,9 @@ class UnderWay:
     def _answer(self) -> Answered | Refusal:
         watched, live = self.watched, self.live
         watched.begin()
+        if watched.done:
+            self._end(None, "refused", watched.reason)
+            return too_many(watched.reason, "budget_spent", wait_s=60.0)
         with may_be_cut():
             answered = live.answer(
                 self.asked,

@@ -132,6 +132,7 @@ class LoopRecord:
         self._store = Store(place, durable=durable, stays=True)
         self.lock: threading.RLock = self._store.lock  # free after a fork
         self._document = json.dumps(run)
+        self._stated, self._told, self._renamed = run, dict[str, str](), False
         self.problem: str | None = None
         self.closed: bool = False
         self._begin()
@@ -267,6 +268,14 @@ class LoopRecord:
             except _FAILURES as error:
                 self._failed(error, time.monotonic() - begun)
 
+    def describe(self, told: Mapping[str, str]) -> None:
+        """Add to the run document what it does not state; ``several`` where questions differ in it."""
+        with self.lock:
+            for name, text in told.items():
+                self._told[name] = text if self._told.get(name, text) == text else "several"
+            document = json.dumps({**self._told, **self._stated})
+            self._renamed, self._document = self._renamed or document != self._document, document
+
     def label(self, label: Label) -> None:
         """Label a question, see :meth:`Store.label`; waiting rounds are written first."""
         self.flush()
@@ -345,7 +354,10 @@ class LoopRecord:
             run = self._own_run(connection)
             for entry in entries:
                 entry.write(connection, run, again=again)
-        self._run = run
+            if self._renamed:
+                row = (self._document, run)
+                connection.execute("UPDATE runs SET document = ? WHERE number = ?", row)
+        self._run, self._renamed = run, False
 
     def _failed(self, error: Exception, took_s: float = 0.0, *, again: bool = False) -> None:
         pause_s = _AGAIN_S if took_s > _LONG_S else 0.0
@@ -427,6 +439,7 @@ def _in_place_of(recorded: Round, last: Round) -> Round:
     usage = last.usage
     if usage.latency_s is None and recorded.usage.latency_s is not None:
         before = recorded.usage.latency_s - (recorded.usage.answer_latency_s or 0.0)
-        usage = replace(usage, latency_s=before + (usage.answer_latency_s or 0.0))
+        answering = (usage.answer_latency_s or 0.0) + (usage.draft_latency_s or 0.0)
+        usage = replace(usage, latency_s=before + answering)
     signals = {**recorded.signals, **last.signals}
     return replace(last, usage=usage, signals=signals, time=recorded.time)

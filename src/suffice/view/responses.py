@@ -215,8 +215,7 @@ _PLACE = re.compile(r"at character (\d+)")
 
 def figures(view: RecordView, split: str) -> dict[str, Any]:
     split = view.split_of(split)
-    rows = view.in_split(split)
-    policies = [view.figures_of(policy, rows) for policy in list(view.policies)]
+    policies = [view.figures_of(policy, split) for policy in list(view.policies)]
     return {**view.facts(), "split": split, "policies": policies}
 
 
@@ -384,11 +383,11 @@ def what_if(view: RecordView, rule: str, against: str, split: str) -> dict[str, 
         "rule": rule,
         "split": split,
         "questions": int(rows.sum()),
-        "figures": view.figures_of(tried, rows),
-        "full": view.differences(tried, full, rows),
+        "figures": view.figures_of(tried, split),
+        "full": view.differences(split, tried, full),
         "against": other.candidate.name,
-        "other": view.differences(tried, other, rows),
-        "other_figures": view.figures_of(other, rows),
+        "other": view.differences(split, tried, other),
+        "other_figures": view.figures_of(other, split),
         **_changes(tried, other, rows),
         "changed_rows": rows_shown(view, np.flatnonzero(changed)[:_CHANGED], [other, tried]),
     }
@@ -409,19 +408,20 @@ def compared(view: RecordView, one: str, other: str, rule: str, split: str) -> d
     split = view.split_of(split)
     rows = view.in_split(split)
     first, second = view.policy(one, rule), view.policy(other, rule)
-    counts = np.zeros((view.traces.n_rounds + 1, view.traces.n_rounds + 1), np.int64)
-    np.add.at(counts, (first.stops[rows], second.stops[rows]), 1)
+    (runner, at), (_, to) = view.replayed(first, split), view.replayed(second, split)
+    counts = np.zeros((view.traces.n_rounds + 1, view.traces.n_rounds + 1))
+    np.add.at(counts, (at.stops, to.stops), np.nan_to_num(runner.weights(at, to)))
     both = first.em[rows], second.em[rows]
     return {
         "split": split,
         "questions": int(rows.sum()),
-        "a": view.figures_of(first, rows),
-        "b": view.figures_of(second, rows),
-        "difference": view.differences(first, second, rows),
+        "a": view.figures_of(first, split),
+        "b": view.figures_of(second, split),
+        "difference": view.differences(split, first, second),
         **_changes(first, second, rows),
         "both_right": int(((both[0] == 1.0) & (both[1] == 1.0)).sum()),
         "both_wrong": int(((both[0] == 0.0) & (both[1] == 0.0)).sum()),
-        "stops": counts.tolist(),
+        "stops": counts.round(9).tolist(),
     }
 
 
@@ -446,7 +446,7 @@ def promises(view: RecordView) -> dict[str, Any]:
                 "alpha": None if facts.coverage is None else facts.coverage.alpha,
                 "fitted_on": facts.fitted_on,
                 "notes": facts.notes,
-                "figures": view.figures_of(policy, view.in_split(view.scored_split)),
+                "figures": view.figures_of(policy, view.scored_split),
                 "watched": watched,
             }
         )
@@ -498,10 +498,10 @@ def _watched(view: RecordView, candidate: NamedPolicy) -> dict[str, Any]:
 def chart(view: RecordView, split: str, rule: str = "") -> Html:
     """Draw scores against cost: fixed budgets as a line, policies and the tried rule as points."""
     split = view.split_of(split)
-    axis, rows = view.axis, view.in_split(split)
+    axis = view.axis
     shown = [*view.policies, *([view.rule(rule)] if rule else [])]
     points = [
-        point for number, one in enumerate(shown) if (point := _point(view, one, rows, number))
+        point for number, one in enumerate(shown) if (point := _point(view, one, split, number))
     ]
     frontier = sorted((point.x, point.y) for point in points if point.family == "fixed")
     label = "rounds per question" if axis is None else axis.per_question
@@ -519,22 +519,19 @@ def chart(view: RecordView, split: str, rule: str = "") -> Html:
     )
 
 
-def _point(
-    view: RecordView, one: PolicyColumns, rows: NDArray[np.bool_], number: int
-) -> Point | None:
-    told = view.figures_of(one, rows)
-    score, cost = told["score"], told["cost"]
-    if score is None or isnan(score.estimate):
+def _point(view: RecordView, one: PolicyColumns, split: str, number: int) -> Point | None:
+    told = view.figures_of(one, split)
+    score, cost = told["score"], told["cost"] or told["rounds"]
+    if score is None or cost is None or isnan(score.estimate + cost.estimate):
         return None
-    paid = told["rounds"] if cost is None else cost.estimate
     name, fixed = one.candidate.name, one.candidate.name.startswith("fixed-")
     family: Family = "oracle" if one.candidate.policy is None else "fixed" if fixed else "adaptive"
     return Point(
         mark=name.removeprefix("fixed-")[:3] if fixed else chr(ord("A") + number % 26),
         family=family,
         name=visible(one.candidate.label),
-        said=f"{percent(score.estimate)}% at {amount(paid)}",
-        x=paid,
+        said=f"{percent(score.estimate)}% at {amount(cost.estimate)}",
+        x=cost.estimate,
         y=score.estimate,
         interval=(score.low, score.high),
     )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
@@ -76,3 +79,42 @@ def test_the_calls_of_a_step_are_one_round() -> None:
     said = outcome(loop)
     assert said["policy_hash"] == loop.policy_hash is not None
     assert (said["rounds"], said["stopped_by"]) == (1, "end")
+
+
+@dataclass
+class Model:
+    model_name: str
+
+
+@pytest.mark.parametrize("texts", ["all", "no-texts"])
+def test_what_a_framework_tells_of_the_loop_stands_in_the_run_document(
+    texts: Literal["all", "no-texts"], tmp_path: Path
+) -> None:
+    secret, place = "Bearer abcdef123456", tmp_path / "live.db"
+
+    def asked(watch: suffice.Watch, model: str, prompt: object) -> Any:
+        with watch.question(
+            "Where?", question_id="q"
+        ) as loop:  # the run is written before its rounds
+            loop.describe(Model(model), prompt)
+            loop.observe(answer="Oslo")
+        return suffice.read(place).origin.run
+
+    run = {"model": "mine"}
+    with suffice.Watch(record=place, texts=texts, run=run) as watch:
+        told = asked(watch, "gpt-5", f"Be brief. Authorization: {secret}")
+    assert told["model"] == "mine"
+    assert secret not in json.dumps(told)
+    assert ("Be brief" in told["prompt"]) is (texts == "all")
+    with suffice.Watch(record=tmp_path / "two.db", texts=texts) as watch:
+        place = tmp_path / "two.db"
+        first, second, third = (
+            asked(watch, *parts)
+            for parts in (("gpt-5", "Be brief."), ("gpt-5", None), ("mini", "Be long."))
+        )
+    assert first["model"] == second["model"] == "gpt-5"
+    assert first["prompt"] == second["prompt"] != third["prompt"]
+    assert third["model"] == "several"
+    if texts == "all":
+        suffice.traces.redact(tmp_path / "live.db", tmp_path / "none")
+        assert "brief" not in json.dumps(suffice.read(tmp_path / "none").origin.run)

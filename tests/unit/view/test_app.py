@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 from tests.builders import alarming_record
+from tests.ending_loops import loops
 
+from suffice.cli.main import main
 from suffice.evaluation.replay.named_policies import named_policies
 from suffice.evaluation.replay.runner import replay
 from suffice.evaluation.settings import ComparisonSettings
@@ -89,7 +91,7 @@ def test_figures_are_those_of_a_replay(client: TestClient, traces: TraceSet) -> 
     for policy in result.policies:
         shown = told[policy.name]
         assert shown["score"]["estimate"] == pytest.approx(policy.f1)
-        assert shown["rounds"] == pytest.approx(policy.mean_rounds)
+        assert shown["rounds"]["estimate"] == pytest.approx(policy.mean_rounds)
         assert policy.interval is not None
         assert shown["score"]["low"] == pytest.approx(policy.interval.low)
     tried = ask(client, "what-if", rule=RULE)
@@ -98,6 +100,66 @@ def test_figures_are_those_of_a_replay(client: TestClient, traces: TraceSet) -> 
     assert tried["other"]["score"] == pytest.approx(
         {name: getattr(of_rule.delta, name) for name in ("estimate", "low", "high")}
     )
+
+
+@pytest.mark.parametrize("split", ["eval", "*"])
+@pytest.mark.parametrize("explore", [0.3, None])
+def test_figures_of_a_cut_record_are_those_that_replay_prints(
+    explore: float | None, split: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Questions that were explored stand for others in scores, costs, rounds and counts of stops alike."""
+    log = loops().log(150, 1, explore=explore or 0.3, labelled=(1.0, 0.8, 0.9))
+    log = log.with_splits(["eval" if n % 3 else "tune" for n in range(150)])
+    kept = log.records()
+    if explore is None:
+        kept = (replace(one, propensity=None) for one in kept if one.stopped_by != "end")
+    place = tmp_path / "cut.parquet"
+    write_traces(kept, place, run={"rounds": 6})
+    rule, names = "answer_repeats or round >= 4", ("fixed-1", "fixed-3", "fixed-6")
+    typed = ["replay", str(place), *(part for name in names for part in ("--policy", name))]
+    typed += ["--stop-when", rule, "--baseline", "fixed-3", "--cost", "llm_calls"]
+    typed += ["--metric", "em", "--split", "all" if split == "*" else split]
+    assert main([*typed, "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    settings = ViewSettings(policies=names, rules=(rule,), metric="em", cost="llm_calls")
+    opened = RecordView(Measures.of(place), settings)
+    opened.work()
+    assert opened.progress.trouble == ()
+    page = TestClient(viewer_app(Shown(opened)), base_url="http://localhost")
+    told = {one["name"]: one for one in ask(page, "record", split=split)["policies"]}
+    figures = {"score": "em", "rounds": "mean_rounds", "cost": "llm_calls"}
+    assert len(result["policies"]) == len(names) + 1
+    for policy in result["policies"]:
+        shown = told[policy["name"]]
+        for figure, name in figures.items():
+            ranged = policy.get("range", {}).get(name)
+            found = shown[figure]
+            if ranged is not None:
+                assert (found["estimate"], found["low"]) == (None, pytest.approx(ranged["low"]))
+                high = ranged["high"]
+                assert found["high"] == (high if high is None else pytest.approx(high))
+            else:
+                assert found["estimate"] == pytest.approx(policy[name])
+        if policy["em_interval"] is not None:
+            ends = [policy["em_interval"][end] for end in ("low", "high")]
+            assert [shown["score"][end] for end in ("low", "high")] == pytest.approx(ends, abs=0.02)
+        stops = {str(at): count for at, count in enumerate(shown["stops"]) if count}
+        assert stops == pytest.approx(policy["stop_rounds"])
+        pair = ask(page, "compare", a=policy["name"], b="fixed-3", split=split)
+        assert [pair["a"], pair["b"]] == [shown, told["fixed-3"]]
+        difference, change = pair["difference"]["score"], policy["delta_em"]
+        assert (difference is None) == (change is None)
+        if change is not None:
+            assert difference["estimate"] == pytest.approx(change["estimate"])
+            assert difference["low"] == pytest.approx(change["low"], abs=0.03)
+    assert ask(page, "what-if", rule=rule, split=split)["figures"]["stops"] == told[rule]["stops"]
+    cut, said = ask(page, "promises")["cut"], result["cut_records"]
+    if split == "*":
+        assert {name: cut[name] for name in ("explored", "stood_for")} == {
+            name: said[name] for name in ("explored", "stood_for")
+        }
+    for row in ask(page, "questions", limit=200)["rows"]:  # of single questions what was recorded
+        assert all(right in (None, 0.0, 1.0) for _, right, _, _ in row["stops"])
 
 
 def test_pages_hold_every_question_once_under_any_sort(client: TestClient) -> None:

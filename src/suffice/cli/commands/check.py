@@ -66,7 +66,11 @@ def init(
             replace_file(path, text.encode())
     check_it = f"suffice check {Path(folder) / 'suffice.toml'} --update"
     columns = (Column(name="file"), Column(name="state"))
-    notes = [f"Then type: suffice choose example; {check_it}; pytest"]
+    chosen = Path(folder) / "chosen"
+    first = f"Then type: suffice choose example --out {chosen}; "
+    if (chosen / "policy.json").exists():
+        first = f"Name the record that chose {chosen / 'policy.json'} in both files. Then type: "
+    notes = [f"{first}{check_it}; pytest"]
     table = Table(name="files", columns=columns, rows=rows, notes=notes)
     print_result(form, [table], lambda: {"files": dict(rows)})
 

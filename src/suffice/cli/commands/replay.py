@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,7 +23,7 @@ from suffice.cli.shared_options import (
     tell_policy,
     written_policy,
 )
-from suffice.errors import UsageError, counted
+from suffice.errors import DataError, UsageError, counted
 from suffice.evaluation.settings import (
     ChoiceSettings,
     DiagnosisSettings,
@@ -33,6 +35,7 @@ from suffice.options import Option
 if TYPE_CHECKING:
     from suffice.evaluation.choose.choice import Choice
     from suffice.evaluation.promise_check import Carried
+    from suffice.measures.measures import Measures
 
 
 @command()
@@ -242,6 +245,8 @@ def choose(
         return int(found.decision != "holds")
     measures = reading.measures(*traces)
     folder = Path(out)
+    if (folder / "policy.json").exists():
+        _keep_own(folder / "policy.json", measures, traces)
     with waiting("choosing"):
         choice = procedure.choose(measures, settings)
     with waiting("writing the page"), replaced_together(folder, _FILES) as aside:
@@ -262,6 +267,27 @@ def choose(
     written = {**tell_policy(policy, choice.policy, measures.traces), "page": str(page)}
     print_result(form, choice.tables(), lambda: {**choice.to_json(), **written}, choice.notes)
     return 0
+
+
+def _keep_own(file: Path, measures: Measures, typed: tuple[str, ...]) -> None:
+    """Refuse to replace a policy that was chosen on another record than this or the example, or edited."""
+    from suffice.policies.policy_file import load_policy, policy_hash
+    from suffice.trace.rounds.reader import read_traces
+    from suffice.trace.rounds.trace_set import unit_keys
+    from suffice.trace.stored_file import EXAMPLE
+
+    sample = set[str]()
+    with suppress(DataError):  # no policy file: somebody's own
+        held = load_policy(file)
+        if held.chosen_on.get("policy") == policy_hash(held.policy):
+            sample.update(str(held.chosen_on.get("sample")).split())
+    records = (measures.traces, read_traces(EXAMPLE)) if sample else ()
+    if any(not sample.isdisjoint(map("{:.0f}".format, unit_keys(held))) for held in records):
+        return
+    raise UsageError(
+        f"{file} is not from a choice on this record, so it stays; to write elsewhere, type: suffice "
+        f"choose {shlex.join(typed)} --out {shlex.quote(f'{file.parent}-2')}"
+    )
 
 
 def _against(

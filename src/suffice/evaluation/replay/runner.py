@@ -152,6 +152,27 @@ class Runner:
             return CostReads(answers=True, until=budget)
         return policy_reads(candidate.policy, budget)
 
+    def recorded(self, run: Run) -> AtStops:
+        """Return the scores and costs of single questions at a run's stops; NaN past a cut."""
+        if run.candidate.kind == CLOSED_BOOK:
+            return run.read
+        returned = self.answers[run.candidate.name].returned(self.scored)
+        paid = self.book.at_stops(self.reads[run.candidate.name]).items()
+        at = partial(Seen.bounds, stops=run.wanted, unseen=np.nan)
+        scores = {one: at(self.seen.of(returned), getattr(returned, one)) for one in SCORES}
+        return AtStops(scores, {one: None if of is None else at(self.seen, of) for one, of in paid})
+
+    def weights(self, *runs: Run) -> Array:
+        """Return how many questions each stands for at the latest stop of runs, (n_questions,); NaN: none."""
+        seen = self.seen.of(self.scored)
+        stops = seen.stops(np.maximum.reduce([run.wanted for run in runs]))
+        return np.where(seen.lacking(stops), np.nan, seen.weights(stops))
+
+    def reach(self, run: Run) -> float:
+        """Return the greatest weight of a question in a run's scores; 0: none represents others."""
+        past = run.read.past
+        return self.seen.reach if past is not None and (past.weights != 1.0).any() else 0.0
+
     def unscored(self, run: Run) -> int:
         unknown = np.isnan(run.read.scores[self.scored.metric.score]) & self.scored.labelled
         if run.read.past is not None:
@@ -281,13 +302,10 @@ def _intervals(
 
     def draws() -> Array:
         drawn = resampled_means(values, resamples=settings.resamples, seed=settings.seed)
-        past = [
-            one is not None and (one.weights != 1.0).any() for one in (r.read.past for r in runs)
-        ]
         weighted = np.arange(1, seen.budget + 1) > seen.until[seen.weight != 1.0].min(
             initial=seen.budget
         )
-        largest = np.array([*past, *weighted]) * seen.reach
+        largest = np.array([*map(runner.reach, runs), *(weighted * seen.reach)])
         if not largest.any():
             return drawn
         scores, others = np.split(drawn, [n_scores], axis=1)
@@ -328,8 +346,7 @@ def _result(run: Run, runner: Runner, intervals: PairedIntervals) -> PolicyResul
     score = means[scored.metric.score]
     full = None if intervals.frontier is None else intervals.frontier.scores[-1]
     rounds = read.costs["rounds"]
-    past = read.past
-    weights = np.ones(len(run.stops)) if past is None else past.weights
+    weights, past = runner.weights(run), read.past
     measures, policy = runner.measures, candidate.policy
     more: dict[str, Any] = {}
     confidence = None

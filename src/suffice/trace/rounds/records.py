@@ -121,16 +121,17 @@ class Token:
 class Usage(Checked):
     """Usage of a round. ``None`` means unknown.
 
-    ``llm_calls`` counts the calls of the loop, the answer and the samples. ``answer_calls`` of them served
-    this round's answer alone, ``sample_calls`` were samples. The loop needs the rest to go on, for example
-    for the round's query. The plain token counts hold the loop's and the answer's tokens; ``answer_`` counts
-    are the answer's part of them, ``sample_``, ``judge_`` and ``look_`` counts belong to those calls.
-    ``latency_s`` holds all seconds of the round; the others are parts of it. So a policy pays for its inputs
-    alone.
+    ``llm_calls`` counts the calls of the loop, the answer, the draft and the samples. Of them
+    ``answer_calls`` served this round's answer alone, ``draft_calls`` a probed answer that the loop's own
+    replaced, ``sample_calls`` were samples. The loop needs the rest to go on, for example for the round's
+    query. The plain token counts hold the tokens of loop, answer and draft; ``answer_`` and ``draft_`` counts
+    are parts of them, ``sample_``, ``judge_`` and ``look_`` counts belong to those calls. ``latency_s`` holds
+    all seconds of the round; the others are parts of it. So a policy pays for its inputs alone.
     """
 
     llm_calls: int | None = None
     answer_calls: int | None = None
+    draft_calls: int | None = None
     sample_calls: int | None = None
     judge_calls: int | None = None
     look_calls: int | None = None
@@ -142,6 +143,9 @@ class Usage(Checked):
     answer_prompt_tokens: int | None = None
     answer_cached_tokens: int | None = None
     answer_completion_tokens: int | None = None
+    draft_prompt_tokens: int | None = None
+    draft_cached_tokens: int | None = None
+    draft_completion_tokens: int | None = None
     sample_prompt_tokens: int | None = None
     sample_cached_tokens: int | None = None
     sample_completion_tokens: int | None = None
@@ -153,6 +157,7 @@ class Usage(Checked):
     look_completion_tokens: int | None = None
     latency_s: float | None = None
     answer_latency_s: float | None = None
+    draft_latency_s: float | None = None
     sample_latency_s: float | None = None
     judge_latency_s: float | None = None
     look_latency_s: float | None = None
@@ -293,16 +298,18 @@ def with_draft(asked: Round, draft: Draft, *, probed: bool | None) -> Round:
     return replace(asked, **said, probed=probed, usage=replace(own, **changed))
 
 
-def without_answer(answered: Round) -> Round:
+def without_answer(answered: Round, *, paid: bool = False) -> Round:
+    """Return the round without its answer and what that took; ``paid``: as a draft it stays counted."""
     usage = answered.usage
-    changed: dict[str, Any] = {"answer_calls": None}
-    if usage.llm_calls is not None:
-        changed["llm_calls"] = usage.llm_calls - (usage.answer_calls or 0)
-    for name in _DRAFTED:
-        whole, part = getattr(usage, name), getattr(usage, f"answer_{name}")
+    changed: dict[str, Any] = {}
+    for name in ("calls", *_DRAFTED):
+        plain = "llm_calls" if name == "calls" else name
+        whole, part = getattr(usage, plain), getattr(usage, f"answer_{name}")
         changed[f"answer_{name}"] = None
-        if whole is not None and part is not None:
-            changed[name] = whole - part
+        if paid and part is not None:
+            changed[f"draft_{name}"] = part + (getattr(usage, f"draft_{name}") or 0)
+        elif whole is not None and part is not None:
+            changed[plain] = whole - part
     return replace(answered, answer=None, usage=replace(usage, **changed))
 
 

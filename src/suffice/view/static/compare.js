@@ -27,9 +27,9 @@ export async function compare(main, record, signal) {
   const label = (name) => names.find(([each]) => each === name)?.[1] ?? name;
   main.querySelector(".found").textContent = `${counted(told.questions, "question")}; they stop elsewhere in ${whole(told.changed)}.`;
   const rows = [
-    [`A: ${label(a)}`, estimate(told.a.score, percent), estimate(told.a.cost, amount), amount(told.a.rounds)],
-    [`B: ${label(b)}`, estimate(told.b.score, percent), estimate(told.b.cost, amount), amount(told.b.rounds)],
-    ["A minus B, paired", estimate(told.difference.score, percent, { difference: true }), estimate(told.difference.cost, amount, { difference: true }), amount(told.a.rounds - told.b.rounds)],
+    [`A: ${label(a)}`, estimate(told.a.score, percent), estimate(told.a.cost, amount), estimate(told.a.rounds, amount)],
+    [`B: ${label(b)}`, estimate(told.b.score, percent), estimate(told.b.cost, amount), estimate(told.b.rounds, amount)],
+    ["A minus B, paired", estimate(told.difference.score, percent, { difference: true }), estimate(told.difference.cost, amount, { difference: true }), estimate(told.difference.rounds, amount, { difference: true })],
   ];
   if (record.cost?.name === "rounds") rows.forEach((row) => row.pop());
   const head = ["", `${record.metric} %`, record.cost?.label ?? "cost", "rounds"].slice(0, rows[0].length);
@@ -49,5 +49,5 @@ export async function compare(main, record, signal) {
     el("div", { class: "halves" },
       el("div", {}, el("h3", {}, "Questions"), table("Questions by outcome", ["", "questions", ""], counts, "policies")),
       el("div", {}, el("h3", {}, "Where A stops (rows) and B (columns)"),
-        table("Stop rounds of A and B", ["A", ...rounds.map((round) => `B ${round}`)], rounds.map((round) => [`round ${round}`, ...rounds.map((at) => whole(told.stops[round][at]))]), "matrix")))));
+        table("Stop rounds of A and B", ["A", ...rounds.map((round) => `B ${round}`)], rounds.map((round) => [`round ${round}`, ...rounds.map((at) => whole(Math.round(told.stops[round][at])))]), "matrix")))));
 }

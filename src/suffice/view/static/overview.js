@@ -33,7 +33,7 @@ export async function overview(main, record, signal) {
       el("a", { class: "rule-text", href: address({ view: "questions", policy: policy.name, split: record.split, outcome: "wrong" }), "data-go": true }, "Questions it gets wrong")),
     estimate(policy.score, percent),
     estimate(policy.cost, amount),
-    ...(apart ? [amount(policy.rounds)] : []),
+    ...(apart ? [estimate(policy.rounds, amount)] : []),
   ]);
   const head = ["Policy", `${record.metric} %`, known, ...(apart ? ["rounds"] : [])];
   const figure = el("figure", {}, el("h3", {}, `${record.metric} against ${known}`), el("div", { class: "drawn" }),
