@@ -288,7 +288,7 @@ class Production(Tabular):
         monitor.update(sure, right)
 
     def _settle_loss(self, asked: Asked, gold: Sequence[str]) -> None:
-        lost = self._promised.lost(asked.at_stop, asked.at_end, gold)
+        lost = self._promised.lost_by(asked, gold)
         broken = [stopping.lose(lost) for stopping in self._of(asked)]
         if broken[0]:
             loss, most = self._all.loss, self._promised.most or 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -23,6 +23,7 @@ from suffice.measures.costs import policy_reads
 from suffice.measures.seen import stop_arms
 from suffice.monitor.alarms import ProbabilityMonitor
 from suffice.policies.policy_file import policy_hash
+from suffice.policies.rules.policy import coin_sides
 from suffice.results.as_json import as_json
 from suffice.results.formats import about, bracket, percent
 from suffice.results.table import Column, Table, Value
@@ -83,6 +84,9 @@ class Asked:
     confidence: float | None = None
     at_stop: Returned = field(default_factory=Returned)
     at_end: Returned = field(default_factory=Returned)
+    tails: tuple[float, int, Returned] | None = None
+    """Where nothing was stopped, the other side of the policy's coin: its chance, its stop, what it returns.
+    ``stop`` is then that of heads, so that losses and savings are means over the coin, as elsewhere."""
     gold: tuple[str, ...] = ()
     saved: Mapping[str, float] = field(default_factory=dict)
     answer_set: SetReturned | None = None
@@ -122,7 +126,8 @@ def _asked(policy: StopPolicy, traces: TraceSet, full: int | None) -> Iterator[A
     ended_by = [None if past else end for end, past in told]
     table = _padded(policy, traces, full)
     ends = list(zip(last.tolist(), ended_by, strict=True))
-    said = _said(policy, traces, table, ends)
+    sides = () if "policy" in ended_by else coin_sides(policy)
+    said = _said(sides[0][1] if sides else policy, traces, table, ends, recorded=not sides)
     # a loop that no stop cut short ends where the policy's would
     stops = [one or (at, None)[end in CUTS] for one, (at, end) in zip(said, ends, strict=True)]
     ended = [stop or int(end) for stop, end in zip(stops, last, strict=True)]
@@ -147,6 +152,13 @@ def _asked(policy: StopPolicy, traces: TraceSet, full: int | None) -> Iterator[A
         moments = traces.dense(pc.cast(traces.table.column("time"), pa.int64()))
         fell = np.any(np.diff(moments, axis=1) < -1e6 * CLOCK_S, axis=1)
     saved = _saved(policy, traces, at, last - 1)
+    tails: list[int] = []
+    if sides:
+        (heads, _), (chance, side) = sides
+        other = _said(side, traces, table, ends, recorded=False)
+        tails = [stop or int(end) for stop, end in zip(other, last, strict=True)]
+        there = _saved(policy, traces, np.array(tails, np.intp) - 1, last - 1)
+        saved = {name: heads * share + chance * there[name] for name, share in saved.items()}
     sets = None
     if isinstance(policy, CoveragePolicy):
         sets = _sets(policy, traces, table, ended, stops)
@@ -176,6 +188,7 @@ def _asked(policy: StopPolicy, traces: TraceSet, full: int | None) -> Iterator[A
             confidence=None if confidence is None else known(confidence[number, at[number]]),
             at_stop=returned(number, ended[number]),
             at_end=returned(number, rounds),
+            tails=(chance, tails[number], returned(number, tails[number])) if tails else None,
             gold=tuple(answer for answer in gold[number] or () if answer),
             saved={
                 cost: float(share[number])
@@ -198,11 +211,16 @@ def _padded(policy: StopPolicy, traces: TraceSet, full: int | None) -> SignalTab
 
 
 def _said(
-    policy: StopPolicy, traces: TraceSet, table: SignalTable, ends: Sequence[tuple[int, str | None]]
+    policy: StopPolicy,
+    traces: TraceSet,
+    table: SignalTable,
+    ends: Sequence[tuple[int, str | None]],
+    *,
+    recorded: bool = True,
 ) -> list[int | None]:
-    """Return the round in which the policy first said stop, as recorded, else as replayed."""
+    """Return the round in which the policy first said stop, as ``recorded``, else as replayed."""
     said: Array = np.full((traces.n_questions, traces.n_rounds), math.nan)
-    if POLICY_STOP in traces.signal_names:
+    if recorded and POLICY_STOP in traces.signal_names:
         said = traces.stored_signal(POLICY_STOP)[0]
     runs, fires = traces.of_questions("policy_hash"), policy.fires(table)
     stops: list[int | None] = []
@@ -317,6 +335,14 @@ class Promised:
         """The least possible loss; the greatest is 1."""
         return -1.0 if self.loss == "signed" else 0.0
 
+    def lost_by(self, asked: Asked, gold: Sequence[str]) -> float:
+        """Return the loss of a question's stop, the mean over its policy's coin; NaN: unknown."""
+        lost = self.lost(asked.at_stop, asked.at_end, gold)
+        if asked.tails is None:
+            return lost
+        chance, _, returned = asked.tails
+        return (1.0 - chance) * lost + chance * self.lost(returned, asked.at_end, gold)
+
     def lost(self, stop: Returned, end: Returned, gold: Sequence[str]) -> float:
         """Return the loss of a stop against running on; NaN: unknown."""
         if self.metric.agreement:
@@ -386,7 +412,7 @@ class Stopping:
         self.means["loss"] = MeanSequence(promised.least, 1.0)
         self.draws: ProbabilityMonitor = ProbabilityMonitor(level)
         # of questions with a budget: run, left to it by those stopped; left and run by those explored
-        self._rounds: Counter[str] = Counter()
+        self._rounds: defaultdict[str, float] = defaultdict(float)
 
     def take(self, asked: Asked) -> None:
         counts = self.counts
@@ -399,7 +425,9 @@ class Stopping:
         for name, share in asked.saved.items() if asked.ran_on else ():
             self.means[name].take(share)
         if asked.budget is not None:
-            rounds, stop = self._rounds, asked.stop or asked.rounds
+            rounds, stop = self._rounds, float(asked.stop or asked.rounds)
+            if asked.tails is not None:
+                stop += asked.tails[0] * (asked.tails[1] - stop)
             rounds["run"] += asked.rounds
             if asked.explored:
                 rounds["explored left"] += asked.budget - stop
