@@ -17,6 +17,8 @@ from suffice.policies.defaults import TEMPLATE
 from suffice.trace.rounds.reader import read_traces
 
 ROOT = Path(__file__).parents[1]
+PAPER = "--baseline fixed-3"
+"""What the papers compare with."""
 OUT = ROOT / "studies" / "results" / "tables.md"
 SIGNALS = (
     "answer_stable",
@@ -82,7 +84,7 @@ def sections(
         (
             f"Policies side by side: {source}",
             [
-                f"suffice replay {source} "
+                f"suffice replay {source} {PAPER} "
                 + _policies(("closed-book",) * (source in closed_book) + LOOP_POLICIES)
             ],
         )
@@ -92,7 +94,7 @@ def sections(
     sections += [
         (
             "Means over both sets",
-            [f"suffice replay {first} --macro {second} {_policies(LOOP_POLICIES)}"],
+            [f"suffice replay {first} --macro {second} {PAPER} {_policies(LOOP_POLICIES)}"],
         )
         for first, second in pairs[:1]
     ]
@@ -113,7 +115,7 @@ def sections(
     sections += [
         (
             f"Variants of the rule: {source}",
-            [f"suffice replay {source} --baseline fixed-3 {_rules(known(VARIANTS, source))}"],
+            [f"suffice replay {source} {PAPER} {_rules(known(VARIANTS, source))}"],
         )
         for source in sources
     ]
@@ -122,7 +124,7 @@ def sections(
             f"Search: {source}",
             [
                 f"suffice search {source} --signals '{','.join(known(SIGNALS, source))}' "
-                f"--form {form} --max-calls 3 "
+                f"--form {form} --max-calls 3 {PAPER} "
                 "--report-naive --top 8"
                 for form in ("dnf", "or")
             ],
@@ -133,9 +135,9 @@ def sections(
         (
             f"Calibration carried over to {here}",
             [
-                f"suffice replay {here} --fit-on {there} --policy tasr-corrected "
+                f"suffice replay {here} --fit-on {there} {PAPER} --policy tasr-corrected "
                 "--stop-when 'answer_stable and calibrated(answer_token_margin) > 0.25'",
-                f"suffice replay {here} --policy tasr-corrected "
+                f"suffice replay {here} {PAPER} --policy tasr-corrected "
                 "--stop-when 'answer_stable and calibrated(answer_token_margin) > 0.25'",
             ],
         )
@@ -155,7 +157,8 @@ def sections(
         (
             f"Other costs: {source}",
             [
-                f"suffice replay {source} {_policies(('tasr-corrected', 'fixed-2', 'fixed-5'))} --cost {cost}"
+                f"suffice replay {source} {PAPER} "
+                f"{_policies(('tasr-corrected', 'fixed-2', 'fixed-5'))} --cost {cost}"
             ],
         )
         for source in sources

@@ -104,7 +104,7 @@ Baseline = Annotated[
     str | None,
     Option(
         metavar="P",
-        help="policy to take differences against: fixed-K, a method or a policy file (default: fixed-3)",
+        help="policy to take differences against: fixed-K, a method or a policy file (default: all rounds)",
     ),
 ]
 Rules = Annotated[

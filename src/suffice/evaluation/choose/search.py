@@ -567,7 +567,7 @@ def _never(operand: Operand, budget: int, tried: tuple[float, ...]) -> ChosenThr
 
 
 def _baseline(measures: Measures, held_out: _Split, settings: SearchSettings) -> tuple[str, Array]:
-    name = settings.baseline or f"fixed-{min(3, held_out.measures.traces.n_rounds)}"
+    name = settings.baseline or f"fixed-{held_out.measures.traces.n_rounds}"
     (candidate,) = named_policies(measures, [name])
     if candidate.policy is None:
         raise UsageError(f"rules cannot be compared with baseline {name!r}; use fixed-K")

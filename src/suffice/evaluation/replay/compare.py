@@ -109,7 +109,7 @@ def compare(
     for name, reason in left_out.items():
         reasons.setdefault(reason, []).append(name)
     notes += [f"left out {', '.join(named)}: {reason}" for reason, named in reasons.items()]
-    wanted = settings.baseline or f"fixed-{min(3, chosen.traces.n_rounds)}"
+    wanted = settings.baseline or f"fixed-{chosen.traces.n_rounds}"
     built, baseline = _with_baseline(able, wanted, ask)
     if fit_on is None or fit_on.traces.origin.source != source:
         notes += [

@@ -194,7 +194,8 @@ class ReplayResult(Tabular):
 
     @property
     def baseline_label(self) -> str:
-        return self.labels.get(self.baseline, self.baseline)
+        label = self.labels.get(self.baseline, self.baseline)
+        return f"{label}, all rounds" if self.baseline == f"fixed-{self.max_rounds}" else label
 
     @property
     def verdict(self) -> str:
