@@ -12,7 +12,7 @@ from suffice._version import VERSION
 from suffice.errors import attempt, counted
 from suffice.evaluation.choose.choice import Choice
 from suffice.evaluation.diagnose.report_data import ReportData
-from suffice.evaluation.replay.results import ReplayResult
+from suffice.evaluation.replay.results import BY_SIGNALS, ReplayResult
 from suffice.report.comparison import (
     cells_section,
     charts_section,
@@ -62,7 +62,7 @@ def first_screen(material: Material) -> Html:
     if (choice := material.parts["choice"]) is not None:
         return _chosen(material, choice)
     parts = (
-        ("Does looping pay here?", element("p", result.verdict, class_="promise")),
+        (BY_SIGNALS, element("p", result.verdict(), class_="promise")),
         ("What is saved", _saved(result, policies)),
         ("What is promised", _promised(material)),
     )

@@ -16,7 +16,7 @@ from suffice.evaluation.choose.bounds import LOSE, LOSES, bound_in_words, joined
 from suffice.evaluation.choose.candidates import LATEST, PROVE, RANK, Candidate
 from suffice.evaluation.choose.proof import LIKELY, POWER, Promised, Proven, Row
 from suffice.evaluation.replay.compare import Comparison
-from suffice.evaluation.replay.results import PolicyResult, ReplayResult
+from suffice.evaluation.replay.results import BY_SIGNALS, PolicyResult, ReplayResult
 from suffice.evaluation.settings import ChoiceSettings
 from suffice.measures.costs import ANSWERS_ASSUMED, CostAxis, CostChange, cost_changes
 from suffice.policies.defaults import FIT_SPLIT
@@ -283,13 +283,14 @@ class Choice(Tabular):
 
     def answers(self) -> Mapping[str, tuple[str, str]]:
         return {
-            "Does looping pay here?": self._looping(),
+            "Do more rounds help?": self._more_rounds(),
+            BY_SIGNALS: self._by_signals(),
             "Which policy?": self._which(),
             "What does it cost, what does it save?": self._saving(),
             "How sure is that?": self._surely(),
         }
 
-    def _looping(self) -> tuple[str, str]:
+    def _more_rounds(self) -> tuple[str, str]:
         frontier, label = self.whole.frontier, self.metric.label
         if frontier is None or not (known := frontier.known):
             return "Not known:", "questions were cut before later rounds, or none has a score."
@@ -297,7 +298,7 @@ class Choice(Tabular):
         if last < self.whole.max_rounds:
             return "Not known:", (
                 f"after round {last} questions were cut, and what more rounds would score was not seen "
-                f"({label} {percent(at_last)} after round {last}). {self._deciding()}"
+                f"({label} {percent(at_last)} after round {last})."
             )
         ends = (
             ""
@@ -323,7 +324,7 @@ class Choice(Tabular):
         else:
             short = "Not shown that more rounds help."
             moved += f". {_power(gain)}"
-        return short, f"{moved.rstrip('.')}.{ends} {self._deciding()}{self._voting()}"
+        return short, f"{moved.rstrip('.')}.{ends}{self._voting()}"
 
     def _voting(self) -> str:
         gain = self.by_majority
@@ -334,25 +335,18 @@ class Choice(Tabular):
             f"{self.metric.label} by {points(gain)} points."
         )
 
-    def _deciding(self) -> str:
-        asked = [self.measured] if self.measured.adaptive else []
-        asked = asked or [one for one in self.comparison.result.policies if one.adaptive]
-        if not asked:
-            return "No candidate decides by what it reads."
-        compared = [(one, against) for one in asked for against in one.against_fixed]
-        if not compared:
-            return "Whether deciding by what was read pays is not known."
-        policy, best = max(compared, key=lambda one: one[1].gain.low)
-        who = "This policy" if self.measured.adaptive else policy.label
-        of = "" if len(asked) == 1 else f" (of {len(asked)} policies, each compared alone)"
-        surely = "significantly better" if best.pays else "not significantly better"
-        said = [
-            f"{who} is {surely} than the best fixed number of rounds at equal {COSTS[best.cost].label}: "
-            f"{points(best.gain)} points{of}."
-        ]
-        if not best.pays:
-            said.append(_power(best.gain))
-        return " ".join(said)
+    def _by_signals(self) -> tuple[str, str]:
+        """Answer from the questions of the policy's own figures, if a policy there reads signals."""
+        both = self.result, self.comparison.result
+        of = next((one for one in both if any(p.adaptive for p in one.policies)), self.result)
+        short, _, more = of.verdict(self.chosen.policy.name).partition(": ")
+        gains = [against.gain for policy in of.policies for against in policy.against_fixed]
+        varied = [gain for gain in gains if gain.high > gain.low]
+        if varied and all(gain.low <= 0 for gain in gains):
+            more += f" {_power(max(varied, key=lambda gain: gain.low))}"
+        if of is not self.result:
+            more += f" That is of {counted(of.questions, 'held-out question')}."
+        return f"{short}:", more
 
     def _which(self) -> tuple[str, str]:
         short = f"{_first(self.title)}."

@@ -33,6 +33,7 @@ _ROUNDS = "rounds"  # a policy's entry calls the cost mean_rounds; rounds are th
 _CALLS = "llm_calls"
 _NAME_WIDTH = 20
 _MOST_WITH_DECIMALS = 100
+_MOST_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,13 +198,13 @@ class ReplayResult(Tabular):
         label = self.labels.get(self.baseline, self.baseline)
         return f"{label}, all rounds" if self.baseline == f"fixed-{self.max_rounds}" else label
 
-    @property
-    def verdict(self) -> str:
+    def verdict(self, mine: str = "") -> str:
+        """Answer :data:`BY_SIGNALS`; the policy of the name ``mine`` is called this policy."""
         adaptive = [policy for policy in self.policies if policy.adaptive]
         if not adaptive:
             return "Not tested: no policy here reads answers or evidence to decide."
         if any(policy.against_fixed for policy in adaptive):
-            return f"{_by_agreement(self.metric)}{looping_verdict(self.policies)}"
+            return f"{_by_agreement(self.metric)}{looping_verdict(self.policies, mine)}"
         gains = [
             (one.label, one.frontier_gain) for one in adaptive if one.frontier_gain is not None
         ]
@@ -213,9 +214,9 @@ class ReplayResult(Tabular):
             return "Not known: no question has a score."
         shown = [f"{name} {points(gain)}" for name, gain in gains if gain.low > 0]
         at = f"fixed budgets at equal {self.cost.label}"
-        if shown:
-            return f"{_by_agreement(self.metric)}Better than {at}: {'; '.join(shown)}."
-        return f"{_by_agreement(self.metric)}No policy is significantly better than {at}."
+        nobody = f"Not shown: no policy is significantly better than {at}."
+        better = f"Yes: better than {at} are {'; '.join(shown)}."
+        return f"{_by_agreement(self.metric)}{better if shown else nobody}"
 
     def saving(self, policy: PolicyResult) -> str:
         mean = policy.paid(_ROUNDS, decimal)
@@ -404,6 +405,8 @@ def short_cost(cost: float) -> str:
     return count(cost) if cost >= _MOST_WITH_DECIMALS else amount(cost)
 
 
+BY_SIGNALS = "Does stopping by signals beat a fixed number of rounds?"
+"""The question that the comparison with the best fixed budgets answers."""
 _POLICY = Column(name="policy", most=_NAME_WIDTH)
 _SCORES: Mapping[ScoreName, int] = {"em": 3, "f1": 3, "acc": 8}
 """The scores, and when those that policies are not compared by are left out of a narrow table."""
@@ -432,7 +435,7 @@ def looping_table(policies: Sequence[PolicyResult]) -> Table | None:
         rows.append(row)
     return Table(
         name="looping",
-        title=f"Does looping pay here? {_by_agreement(metric)}{looping_verdict(policies)}",
+        title=f"{BY_SIGNALS} {_by_agreement(metric)}{looping_verdict(policies)}",
         columns=columns,
         rows=rows,
         notes=(
@@ -448,27 +451,27 @@ def _by_agreement(metric: Metric) -> str:
     """What a verdict answers instead where no gold answer was read; else empty."""
     if not metric.agreement:
         return ""
-    return (
-        "Not known without gold answers. Does deciding by what is read keep more of the full budget's "
-        "answers? "
-    )
+    return "Not known without gold answers. In keeping the full budget's answers: "
 
 
-def looping_verdict(policies: Sequence[PolicyResult]) -> str:
+def looping_verdict(policies: Sequence[PolicyResult], mine: str = "") -> str:
+    """Answer :data:`BY_SIGNALS` by the clearest gain, one of the policy ``mine`` if it has any."""
     compared = [(policy, against) for policy in policies for against in policy.against_fixed]
     above = [pair for pair in compared if pair[1].pays]
     below = [pair for pair in compared if pair[1].loses]
     if above:
-        named = "; ".join(
-            f"{policy.label} {points(against.gain)} at equal {COSTS[against.cost].label}"
-            for policy, against in above
-        )
-        return f"Shown for {named}." + (
-            "" if len(above) == len(compared) else " Not for the others."
+        policy, best = max(above, key=lambda pair: (pair[0].name == mine, pair[1].gain.low))
+        name = "this policy" if policy.name == mine else policy.label
+        many, of = (len({one.name for one, _ in pairs}) for pairs in (above, compared))
+        others = f" ({many} of {of} policies do)" if of > 1 else ""
+        return (
+            f"Yes: {name} by {points(best.gain)} points at equal {COSTS[best.cost].label}{others}."
         )
     verdict = "Not shown: no policy is significantly better than the best fixed-k at equal cost"
-    worse = ", ".join(dict.fromkeys(policy.label for policy, _ in below))
-    return f"{verdict}; significantly worse: {worse}." if worse else f"{verdict}."
+    worse = [*dict.fromkeys(policy.label for policy, _ in below)]
+    more = f" and {len(worse) - _MOST_NAMED} more" if len(worse) > _MOST_NAMED else ""
+    named = f"; significantly worse: {', '.join(worse[:_MOST_NAMED])}{more}" if worse else ""
+    return f"{verdict}{named}."
 
 
 def _against(policy: PolicyResult, cost: str) -> AgainstFixed | None:

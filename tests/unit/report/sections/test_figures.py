@@ -38,7 +38,9 @@ def rows(section: Shown, caption: str) -> list[list[str]]:
 def test_signals() -> None:
     found = gathered().parts["diagnostics"]
     section = signals_section(found, gathered().parts["types"], policies())
-    shown = {row[0]: row[1:] for row in rows(section, "What are the signals worth here?")}
+    shown = {
+        row[0]: row[1:] for row in rows(section, "Which signals tell right from wrong answers?")
+    }
     assert len(shown) == len(found.signals)
     for signal in found.signals:
         areas = {estimated(on["auroc"]) for on in signal["parts"].values()}
@@ -122,7 +124,7 @@ def test_it_stands_before_every_figure_and_says_what_the_result_says() -> None:
     data = report_data(gathered().comparison.measures, result, gathered().parts)
     html = render_report(data)
     assert html.index(screen(data)) < html.index('class="facts"') < html.index("<main>")
-    assert result.verdict in screen(data)
+    assert result.verdict() in screen(data)
     assert "fixed-2/4" in html
     tasr = next(policy for policy in result.policies if policy.name == "tasr")
     own, full = tasr.costs[result.cost.name], result.full_costs[result.cost.name]
