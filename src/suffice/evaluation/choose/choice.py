@@ -10,7 +10,6 @@ from textwrap import wrap
 from typing import Any
 
 from suffice.contracts import StopPolicy
-from suffice.costs.usage import COSTS
 from suffice.errors import UsageError, counted
 from suffice.evaluation.choose.bounds import LOSE, LOSES, bound_in_words, joined
 from suffice.evaluation.choose.candidates import LATEST, PROVE, RANK, Candidate

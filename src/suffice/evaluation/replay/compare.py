@@ -125,7 +125,8 @@ def compare(
     if usual and not any(candidate.adaptive for candidate in built):
         notes.append(
             "none of these policies reads answers or evidence, so they cannot show whether stopping by "
-            "signals beats a fixed number of rounds; add a rule: --stop-when 'answer_repeats and not abstained', in Python rules=[TEXT]"
+            "signals beats a fixed number of rounds; add a rule: "
+            "--stop-when 'answer_repeats and not abstained', in Python rules=[TEXT]"
         )
     for candidate in built:
         if candidate.policy is not None:
