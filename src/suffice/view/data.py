@@ -175,7 +175,7 @@ class RecordView:
         self.measures = self.measures.by(self.settings.metric)
         self.measures.scores()
         self.notes += self.measures.notes(self.settings.metric)
-        self.warnings += record_banners(self.traces)
+        self.warnings += record_banners(self.traces, self.measures.metric)
         _ = self.measures.seen, self.labelled  # computed now, for whoever asks
 
     def _measure(self, names: Sequence[str]) -> None:

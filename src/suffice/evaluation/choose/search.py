@@ -628,7 +628,10 @@ def _notes(
     settings: SearchSettings,
     rules: Sequence[SearchedRule],
 ) -> list[str]:
-    notes = [*record_banners(held_out.measures.traces), *held_out.book.notes(held_out.axis)]
+    notes = [
+        *record_banners(held_out.measures.traces, held_out.scored.metric),
+        *held_out.book.notes(held_out.axis),
+    ]
     for threshold in chosen:
         if not threshold.never:
             continue

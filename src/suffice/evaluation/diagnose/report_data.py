@@ -282,7 +282,7 @@ def report_data(
         },
         run=record.origin.run,
         parts=ReportParts() if parts is None else parts,
-        warnings=record_banners(record),
+        warnings=record_banners(record, measures.metric),
     )
 
 
