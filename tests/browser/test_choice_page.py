@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.browser.visits import CHECK, PHONE, Visit, check_it_runs_nothing
+from tests.browser.visits import CHECK, DESK, PHONE, Visit, check_it_runs_nothing
 
+from suffice.cli.commands.replay import write_choice
+from suffice.evaluation.choose.procedure import choose
 from suffice.evaluation.replay.results import BY_SIGNALS
+from suffice.evaluation.settings import ChoiceSettings
+from suffice.measures.measures import Measures
 
 pytestmark = pytest.mark.browser
 
@@ -22,7 +27,7 @@ def test_what_to_do_is_read_first_on_a_dark_phone(
     assert first["y"] + first["height"] < PHONE["height"] / 2
     heads = shown.locator(".verdict.four h2").all_text_contents()
     assert heads[:2] == ["Do more rounds help?", BY_SIGNALS]
-    assert len(heads) == 5
+    assert len(heads) == 6
     assert shown.locator(".verdict.run code").count() >= 3
     check_it_runs_nothing(visit, choice_page)
     assert shown.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
@@ -30,4 +35,29 @@ def test_what_to_do_is_read_first_on_a_dark_phone(
     # what is below the first screen is the report's, and checked there
     violations = shown.evaluate(CHECK.replace("run(", "run('body > header', "))["violations"]
     assert [(one["id"], one["nodes"][0]["html"]) for one in violations] == []
+    visit.context.close()
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is chosen for the shipped record, whose scores are graded."""
+    folder = tmp_path_factory.mktemp("graded")
+    measures = Measures.of("example")
+    write_choice(choose(measures, ChoiceSettings(family="fixed", resamples=20)), measures, folder)
+    return folder / "index.html"
+
+
+def test_questions_that_score_otherwise_are_a_click_away(chromium: Any, graded: Path) -> None:
+    said = json.loads((graded.parent / "choice.json").read_text())["early_stops"]
+    visit = Visit(chromium, graded, viewport=DESK)
+    links = visit.page.locator("a[data-outcome]")
+    told = {which: said[which]["count"] for which in ("lower", "higher") if said[which]["count"]}
+    assert links.count() == len(told) > 0
+    for link, count in zip(links.all(), told.values(), strict=True):
+        link.click()
+        assert visit.page.locator("#found").text_content().startswith(f"{count} of 250 questions")
+    cells = visit.page.locator("#question-list .cell")
+    assert cells.filter(has_text="✗").count() == cells.filter(has_text="✓").count() == 0
+    assert cells.locator("i").count() > 0
+    check_it_runs_nothing(visit, graded)
     visit.context.close()

@@ -282,7 +282,7 @@ class ChoiceSettings(ScoredSettings):
             metavar="E",
             parse=as_share,
             help="greatest mean loss against the full budget; 0.02 is 2 points. Chooses the cheapest policy "
-            "proven to keep it. (default: 1, 2, 3, 5 and 10 points, proven together)",
+            "proven to keep it. (default: 1, 2, 3, 5 and 10 points, tested together)",
         ),
     ] = None
     confidence: Confidence = 0.95

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from suffice.concurrency import started
 from suffice.costs.usage import CostReads
 from suffice.errors import SufficeError, UsageError
+from suffice.evaluation.replay.compare import proven_on_all
 from suffice.evaluation.replay.named_policies import (
     NamedPolicy,
     Wanted,
@@ -71,13 +72,13 @@ class ViewSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PolicyColumns:
-    """A policy on every question, (n_questions,) each; ``score`` and ``em`` at ``answers``, NaN: unknown."""
+    """A policy on every question, (n_questions,) each; scores at ``answers``, NaN: unknown."""
 
     candidate: NamedPolicy
     stops: Rounds
     answers: Rounds
     score: Array
-    em: Array
+    judged: Array
     cost: Array | None
 
 
@@ -217,6 +218,8 @@ class RecordView:
         fixed = [name for name in fixed_names(self.traces.n_rounds, 10) if name not in there]
         able += [policy.build() for policy in asked_policies(measures, fixed)]
         candidates = numbered(able)
+        if proven_on_all(candidates, self.traces.origin.source):
+            self.scored_split = ""
         runner = Runner(measures, candidates, self._replay)
         self.axis = runner.book.axis(settings.cost, runner.reads, beside=runner.beside())
         for number, candidate in enumerate(candidates, start=1):
@@ -246,7 +249,7 @@ class RecordView:
             stops=run.stops,
             answers=run.answers,
             score=run.read.scores[self.measures.metric.score],
-            em=run.read.scores["em"],
+            judged=run.read.scores["f1" if self.measures.metric.against == "scores" else "em"],
             cost=None if axis is None else run.read.costs[axis.name],
         )
 
@@ -307,7 +310,7 @@ class RecordView:
             "types": self.types.distinct.to_pylist()[:200],
             "scored_split": self.scored_split,
             "metric": metric.label if self.policies else None,
-            "gold": metric.gold,
+            "scale": self.measures.scores().scale if self.policies else "gold",
             "cost": None
             if axis is None
             else {"name": axis.name, "label": " ".join(filter(None, axis.head))},

@@ -9,6 +9,8 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
+import numpy as np
+
 from suffice.contracts import StopPolicy
 from suffice.errors import UsageError, counted
 from suffice.evaluation.choose.bounds import LOSE, LOSES, bound_in_words, joined
@@ -20,16 +22,19 @@ from suffice.evaluation.settings import ChoiceSettings
 from suffice.measures.costs import ANSWERS_ASSUMED, CostAxis, CostChange, cost_changes
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.policy_file import policy_hash, save_policy
+from suffice.policies.rules.policy import Rule
 from suffice.results.formats import amount, decimal, percent, points
 from suffice.results.plots import Plot
 from suffice.results.table import Column, Described, Table, Value, table_of
 from suffice.results.tabular import Tabular
 from suffice.scoring import Metric
 from suffice.stats.intervals import Interval
+from suffice.stats.units import Array
 
 _DEARER = 0.05
 """Rise of a known cost beyond which the headline begins with it."""
 _WIDTH = 80
+_MOST_NAMED = 50  # questions by id
 _ASSUMED = (
     "Assumed: the call of a round only answers, so all rounds cost one call. If your loop needs the call "
     "to go on, log answer_calls as 0."
@@ -47,6 +52,9 @@ class Ranked:
     cost: float
     kept: bool = True
     p_value: float | None = None
+
+
+CHANGED = "Which answers change?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -104,7 +112,12 @@ class Choice(Tabular):
             raise UsageError("this choice has no guess; leave guess out")
         policy = ((guess and self.guess) or self.chosen).policy.policy or self.policy
         held = guess or policy.facts.guarantee
-        told = {"policy": policy_hash(policy), "promise": {} if held else self.guarantee}
+        rows = () if self.promised is None else self.promised.rows
+        missed = [row.promise.max_loss for row in rows if row.proven is None]
+        stated = {**self.guarantee, "not_proven": missed} if self.guarantee else {}
+        if held and not guess and isinstance(policy, Rule):
+            policy = replace(policy, guarantee=stated)
+        told = {"policy": policy_hash(policy), "promise": {} if held else stated}
         remark = "a guess: likely at 80% confidence, not proven" if guess else None
         made = {**self.made, **told}
         return save_policy(policy, path, max_rounds=self.max_rounds, remark=remark, chosen_on=made)
@@ -148,6 +161,20 @@ class Choice(Tabular):
         full = self._full_of(candidate)
         changes = cost_changes(full.costs, self.measured_of(candidate).costs)
         return tuple(one for one in changes if one.name != "retrievals" or one.full is not None)
+
+    @property
+    def early(self) -> Mapping[str, Sequence[str]]:
+        """Questions that stop early, and those of them with a lower or higher score than going on has."""
+        own, full = self.measured, self.full
+        stops, gain = own.stops < full.stops, self._returned(own) - self._returned(full)
+        parts = {"all": stops, "lower": stops & (gain < 0), "higher": stops & (gain > 0)}
+        ids = np.asarray(self.result.question_ids)
+        return {
+            name: ids[part & (self.result.cut is None)].tolist() for name, part in parts.items()
+        }
+
+    def _returned(self, policy: PolicyResult) -> Array:
+        return policy.at_stops.scores[self.metric.score]
 
     def saved_by(self, candidate: Candidate) -> float | None:
         both = self.measured_of(candidate), self._full_of(candidate)
@@ -226,6 +253,8 @@ class Choice(Tabular):
             yield from wrap(sentence, _WIDTH)
         yield ""
         yield from _aligned(self._side_by_side())
+        if self.early["all"]:
+            yield from wrap(" ".join(self._changed()), _WIDTH)
         if self.promised is not None:
             yield ""
             yield from self._allowed(self.promised.rows)
@@ -286,6 +315,7 @@ class Choice(Tabular):
             BY_SIGNALS: self._by_signals(),
             "Which policy?": self._which(),
             "What does it cost, what does it save?": self._saving(),
+            CHANGED: self._changed(),
             "How sure is that?": self._surely(),
         }
 
@@ -373,24 +403,27 @@ class Choice(Tabular):
         delta = self.measured.delta_full
         scored = "is not known" if delta is None else f"changes by {points(delta)} points"
         short = self._saves() or "Saves nothing."
-        return short, (
-            f"On {where} {counted(size, 'question')} {self.metric.label} {scored}. {self._above_the_cap()}"
-            f"{self._stopped_wrong()}"
-        ).rstrip()
+        said = f"On {where} {counted(size, 'question')} {self.metric.label} {scored}."
+        return short, f"{said}{self._above_the_cap()}"
+
+    def _changed(self) -> tuple[str, str]:
+        if self.result.cut is not None:
+            return "Not known:", "questions were cut before their full budget."
+        early, lower, higher = (f"{len(ids):,}" for ids in self.early.values())
+        both = np.concatenate([self._returned(self.measured), self._returned(self.full)])
+        if self.metric.agreement:
+            told = f"{lower} with another answer"
+        elif np.isin(both[~np.isnan(both)], (0.0, 1.0)).all():
+            told = f"{lower} now wrong, {higher} now right"
+        else:
+            told = f"{self.metric.label} lower for {lower}, higher for {higher}"
+        return f"{early} of {counted(len(self.measured.stops), 'question')} stop early:", f"{told}."
 
     def _above_the_cap(self) -> str:
         most, own = self.settings.max_cost, self.measured.costs.get(self.axis.name)
         if most is None or own is None or own <= most:
             return ""
-        return f"That is above the {most:g} allowed. "
-
-    def _stopped_wrong(self) -> str:
-        if self.result.cut is not None or self.in_full:
-            return ""
-        return (
-            f"On {self.wrong_count:,} of {counted(len(self.measured.stops), 'question')} it stops with a "
-            f"wrong answer where {self.all_rounds} would have been right."
-        )
+        return f" That is above the {most:g} allowed."
 
     def _surely(self) -> tuple[str, str]:
         if self.promised is None:
@@ -454,7 +487,7 @@ class Choice(Tabular):
             rows=[[question, " ".join(said)] for question, said in self.answers().items()],
         )
         allowed = () if self.promised is None else (self._allowed_table(self.promised.rows),)
-        return (before, *allowed, said, self._ranked_table(), *self._wrong_tables())
+        return (before, *allowed, said, self._ranked_table())
 
     def plotted(self) -> Plot:
         if self.promised is None:
@@ -493,21 +526,6 @@ class Choice(Tabular):
             f"on {prove:,}"
         )
         return replace(table_of("candidates", self.ranked, described, title), names=0)
-
-    def _wrong_tables(self) -> tuple[Table, ...]:
-        if not self.wrong_count:
-            return ()
-        columns = (
-            Column(name="id"),
-            Column(name="round", kind="count"),
-            Column(name="answer", most=40),
-            Column(name="full_budget_answer", head="at the full budget", most=40),
-            Column(name="question", most=60),
-        )
-        rows: list[list[Value]] = [[one[column.name] for column in columns] for one in self.wrong]
-        shown = "" if len(self.wrong) == self.wrong_count else f", the first {len(self.wrong)}"
-        title = f"Wrong at its stop and right at the full budget: {self.wrong_count}{shown}"
-        return (Table(name="wrong", title=title, columns=columns, rows=rows, names=0),)
 
     def to_json(self) -> dict[str, Any]:
         candidate, promised = self.chosen, self.promised
@@ -555,12 +573,9 @@ class Choice(Tabular):
                 }
                 for one in self.ranked
             ],
-            "wrong": {
-                "count": self.wrong_count,
-                "questions": [
-                    {name: value for name, value in one.items() if name != "question"}
-                    for one in self.wrong
-                ],
+            "early_stops": {
+                name: {"count": len(ids), "questions": ids[:_MOST_NAMED]}
+                for name, ids in self.early.items()
             },
             "replay": self.result.to_json(),
             "left_out": dict(self.left_out),

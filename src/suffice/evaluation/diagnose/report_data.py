@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from suffice.measures.scores import Outcomes
 from suffice.measures.seen import record_banners
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.results.as_json import as_json
+from suffice.scoring import ScoreName
 from suffice.signals.columns.arrays import Texts
 from suffice.signals.signal_table import SignalTable, decide, given_signals
 from suffice.stats.units import Array
@@ -39,18 +40,20 @@ _NUMBERS = (
     *("max_loss", "confidence", "tested", "certified", "p_value", "measured_loss", "units"),
     *("questions_needed", "mean_cost", "full_budget_cost", "min_rounds"),
 )
-_KNOWN = frozenset({*_TEXTS, *_NUMBERS, "bounds", "fell_back", "seed", "bounded", "saved"})
+_LISTS = ("together_with", "not_proven")
+_KNOWN = frozenset({*_TEXTS, *_NUMBERS, *_LISTS, "bounds", "fell_back", "seed", "bounded", "saved"})
 
 
 def guarantees(result: ReplayResult) -> tuple[dict[str, Any], ...]:
     return tuple(
-        _guarantee(one.name, one.policy.facts, result.source)
+        guarantee_of(one.name, one.policy.facts, result.source)
         for one in result.policies
         if one.policy is not None and one.policy.facts.guarantee
     )
 
 
-def _guarantee(name: str, facts: Facts, replayed: str) -> dict[str, Any]:
+def guarantee_of(name: str, facts: Facts, replayed: str) -> dict[str, Any]:
+    """Return a policy's promise with every term that is known, ``None`` for one that is not stated."""
     terms = facts.guarantee
     fell_back = terms.get("fell_back")
     source = _text(facts.fitted_on.get("source"))
@@ -69,6 +72,7 @@ def _guarantee(name: str, facts: Facts, replayed: str) -> dict[str, Any]:
     stated: dict[str, Any] = {
         **{key: _text(terms.get(key)) for key in _TEXTS},
         **{key: _number(terms.get(key)) for key in _NUMBERS},
+        **{key: _numbers(terms.get(key)) for key in _LISTS},
         "bounds": bounds,
     }
     return {
@@ -93,6 +97,12 @@ def _number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return value if math.isfinite(value) else None
+
+
+def _numbers(value: object) -> list[float] | None:
+    if not isinstance(value, list):
+        return None
+    return [number for one in value if (number := _number(one)) is not None]
 
 
 _PARTS: Mapping[str, tuple[()] | None] = {
@@ -212,18 +222,24 @@ def report_parts(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyStop:
-    """A policy's stop on a question, and the reason in words; ``answers``: its answer set, if any."""
+    """A policy's stop on a question, and the reason in words; ``answers``: its answer set, if any.
+
+    ``answer_round`` is the round of the returned answer.
+    """
 
     policy: str
     round: int
+    answer_round: int
     reason: str
     answers: AnswerSet | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionStory:
+    """A question with its rounds; ``scores`` by name, the one that judges a round first."""
+
     record: QuestionRecord
-    scores: Mapping[str, Array]
+    scores: Mapping[ScoreName, Array]
     signals: Mapping[str, Array]
     stops: tuple[PolicyStop, ...]
     turn: int = 0
@@ -233,6 +249,7 @@ class QuestionStory:
 class ReportData:
     result: ReplayResult
     stories: tuple[QuestionStory, ...]
+    scale: str
     left_out: int
     reliability: Mapping[str, tuple[Reliability, ...]]
     run: Mapping[str, object]
@@ -256,7 +273,9 @@ def report_data(
     drawn = _in_turn(_kinds(record, result, scored), result.seed)[:_MOST_STORIES]
     turns = np.argsort(drawn).tolist()
     told = record.take(np.isin(np.arange(record.n_questions), drawn)).records()
-    scores = {"em": scored.em, "f1": scored.f1} if scored.metric.gold else {}
+    metric = scored.metric
+    judging: Sequence[ScoreName] = ("f1",) if metric.against == "scores" else ("em", "f1")
+    scores = {name: getattr(scored, name) for name in (*judging, metric.score)}
     stories = tuple(
         QuestionStory(
             record=one,
@@ -272,6 +291,7 @@ def report_data(
     return ReportData(
         result=result,
         stories=stories,
+        scale=scored.scale,
         left_out=record.n_questions - len(stories),
         reliability={
             policy.name: tuple(reliability(policy.policy, read[policy.name], scored))
@@ -295,7 +315,9 @@ def _kinds(record: TraceSet, result: ReplayResult, scored: Outcomes) -> NDArray[
     rows = np.arange(record.n_questions)
     ends = [record.last_rounds, *([] if deciding is None else [np.maximum(deciding.answers, 1)])]
     types = Texts.of(record.first_rounds("question_type"))
-    went = np.column_stack([types.codes, *(scored.em[rows, at - 1] for at in ends)])
+    full, *at_stops = (scored.compared[rows, at - 1] for at in ends)
+    changed = (np.sign(of - full) for of in at_stops)
+    went = np.column_stack([types.codes, scored.judged[rows, ends[0] - 1] == 1.0, *changed])
     went[np.isnan(went)] = _UNKNOWN
     return np.unique(went, axis=0, return_inverse=True)[1].reshape(-1)
 
@@ -323,7 +345,9 @@ def _stop(
     if (returned := int(policy.answers[index])) != stop:
         reason = f"{reason}; the answer of round {returned} is returned"
     answers = None if policy.sets is None else policy.sets.sets[index]
-    return PolicyStop(policy=policy.name, round=stop, reason=reason, answers=answers)
+    return PolicyStop(
+        policy=policy.name, round=stop, answer_round=returned, reason=reason, answers=answers
+    )
 
 
 def stop_reason(

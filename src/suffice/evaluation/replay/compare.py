@@ -99,6 +99,9 @@ def compare(
     ask = partial(asked_policies, measures, fit_on=fit_on, f1_kind=settings.f1_kind, run=run)
     able, left_out = runnable(ask(names, settings.rules), chosen, settings.f1_kind)
     source = measures.traces.origin.source
+    if settings.split is None and (whole := proven_on_all(able, source)):
+        chosen, split = measures, None
+        notes = [f"replayed on all questions, which prove {whole}; for a part of them name --split"]
     if left_out and (settings.strict or not able):
         if len(left_out) == 1:
             ((name, reason),) = left_out.items()
@@ -168,6 +171,16 @@ def _choose_split(measures: Measures, wanted: str | None) -> tuple[Measures, str
         chosen = measures.only_split(EVAL_SPLIT)
         return chosen, EVAL_SPLIT, ["replayed on split eval (the default)"]
     return measures, None, ["no split is named eval, so all questions are replayed"]
+
+
+def proven_on_all(candidates: Sequence[NamedPolicy], source: str) -> str:
+    """Return the name of a policy whose proof used all questions, unless one was fitted on this record."""
+    if any(_fitting(candidate).get("source") == source for candidate in candidates):
+        return ""
+    kept = (
+        one.label for one in candidates if one.policy and one.policy.facts.guarantee.get("path")
+    )
+    return next(kept, "")
 
 
 def _agreement_notes(built: Sequence[NamedPolicy]) -> list[str]:

@@ -467,7 +467,8 @@ def looping_verdict(policies: Sequence[PolicyResult], mine: str = "") -> str:
         return (
             f"Yes: {name} by {points(best.gain)} points at equal {COSTS[best.cost].label}{others}."
         )
-    verdict = "Not shown: no policy is significantly better than the best fixed-k at equal cost"
+    at = "the best fixed number of rounds at equal cost"
+    verdict = f"Not shown: no policy is significantly better than {at}"
     worse = [*dict.fromkeys(policy.label for policy, _ in below)]
     more = f" and {len(worse) - _MOST_NAMED} more" if len(worse) > _MOST_NAMED else ""
     named = f"; significantly worse: {', '.join(worse[:_MOST_NAMED])}{more}" if worse else ""

@@ -173,7 +173,7 @@ def test_the_document_holds_what_the_stories_hold() -> None:
         record = story.record
         assert (name, text) == (record.question.id, record.question.text)
         assert (type_, tuple(gold)) == (record.question.type, record.gold.answers)
-        for at, (told, (answer, em, f1, passages, signals, usage, failure)) in enumerate(
+        for at, (told, (answer, (em, f1), passages, signals, usage, failure)) in enumerate(
             zip(record.rounds, rounds, strict=True)
         ):
             assert (answer, failure) == (told.answer, told.parse_failure)
@@ -190,8 +190,8 @@ def test_the_document_holds_what_the_stories_hold() -> None:
             assert [document["passages"][index] for index, _ in passages] == [
                 [each.title, each.text] for each in told.passages or ()
             ]
-        assert [(r, document["reasons"][reason]) for r, reason in stops] == [
-            (stop.round, stop.reason) for stop in story.stops
+        assert [(r, at, document["reasons"][reason]) for r, at, reason in stops] == [
+            (stop.round, stop.answer_round, stop.reason) for stop in story.stops
         ]
 
 
