@@ -61,3 +61,38 @@ def test_questions_that_score_otherwise_are_a_click_away(chromium: Any, graded: 
     assert cells.locator("i").count() > 0
     check_it_runs_nothing(visit, graded)
     visit.context.close()
+
+
+OUTSIDE = """() => [...document.querySelectorAll('svg')].flatMap((svg) => {
+    const frame = svg.getBoundingClientRect();
+    return [...svg.querySelectorAll('line, polyline, circle, polygon, rect, text')].filter((each) => {
+        const box = each.getBoundingClientRect();
+        return box.left < frame.left - 1 || box.right > frame.right + 1 || box.top < frame.top - 1
+            || box.bottom > frame.bottom + 1;
+    }).map((each) => `${svg.getAttribute('aria-label')}: ${each.outerHTML}`);
+})"""
+CUT = """() => [...document.querySelectorAll('.beside .scroll, .comparison .scroll')].flatMap((scroll) => {
+    const end = scroll.getBoundingClientRect().right + 1;
+    return [...scroll.querySelectorAll('th, td')].filter((cell) => cell.getBoundingClientRect().right > end)
+        .map((cell) => cell.textContent);
+})"""
+
+
+@pytest.mark.parametrize(
+    ("width", "media"), [(1280, "screen"), (1100, "screen"), (768, "screen"), (718, "print")]
+)
+def test_nothing_is_cut_or_drawn_outside_its_frame(
+    chromium: Any, graded: Path, choice_page: Path, width: int, media: str
+) -> None:
+    """718 pixels are a sheet of A4 between Chromium's margins."""
+    for page in (graded, choice_page):
+        visit = Visit(chromium, page, viewport={"width": width, "height": 900})
+        visit.page.emulate_media(media=media)
+        visit.page.evaluate("scrollTo(0, document.body.scrollHeight)")
+        assert visit.page.evaluate(OUTSIDE) == []
+        if width != 768:  # there wide tables scroll
+            assert visit.page.evaluate(CUT) == []
+        (change,) = visit.page.locator(".beside th", has_text="change").all()
+        box = change.bounding_box()
+        assert box["x"] + box["width"] <= width
+        visit.context.close()

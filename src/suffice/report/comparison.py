@@ -330,7 +330,7 @@ def cost_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart:
             description=f"One row a policy: mean {named} and mean tokens per question.",
             rows=rows,
             heads=(cost.label, "prompt + completion"),
-            widths=(162, 136),
+            widths=(150, 150),
         )
     )
     used = {segment.class_ for row in rows for segment in row.bars[1].segments}

@@ -130,7 +130,10 @@ def choice_section(choice: Choice, _: Sequence[Marked]) -> Shown:
         blocks=[
             plain(f"{choice.tried}. The figures of the policy are of the questions that prove it."),
             folded("All fitted candidates", choice.named("candidates").html()),
-            folded(f"{what} on {other.questions:,} questions, {all_of}", table.html()),
+            folded(
+                f"{what} on {other.questions:,} questions, {all_of}",
+                element("div", table.html(), class_="comparison"),
+            ),
             listed(choice.notes, small=True),
             warned if choice.warned else Html(),
         ],

@@ -112,7 +112,7 @@ def test_replay_means_over_sets_and_report_go_by_it(records: list[QuestionRecord
     macro = macro_means([comparison, comparison])
     assert macro.policies[2].score.estimate == pytest.approx(result.policies[2].score)
     page = render_report(report_data(to_trace_set(evaluated), result))
-    assert "own score, from 0 to 1" in page
+    assert "score, by the record&#x27;s own scores" in page
     with pytest.raises(UsageError, match="leave it out"):
         compare(to_trace_set(records), ComparisonSettings(policies=("oracle-f1",), strict=True))
 

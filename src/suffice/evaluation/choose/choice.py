@@ -215,8 +215,11 @@ class Choice(Tabular):
         return f"{_first(self.title)}.", " ".join(filter(None, (self._saves(), self._promise())))
 
     def dearer(self) -> Iterator[str]:
-        rises = [one for one in self.changes if (one.change or 0.0) > _DEARER]
-        if rises:
+        """Say which costs rise: of models that differ dollars and seconds, since calls do not add up."""
+        traces = self.comparison.traces
+        apart = traces.has("model") and len(traces.table.column("model").unique()) > 1
+        changes = [one for one in self.changes if not apart or one.name in ("seconds", "usd")]
+        if rises := [one for one in changes if (one.change or 0.0) > _DEARER]:
             told = joined([f"{_label(one)} by {percent(one.change)}%" for one in rises])
             yield f"This raises {told}."
 

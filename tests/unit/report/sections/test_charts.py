@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.html_reader import Page
 from tests.reports import build_report, oslo_records
 
 from suffice.evaluation.diagnose.report_data import ReportData
-from suffice.report.charts import Scatter, scatter
+from suffice.report.charts import Point, Scatter, scatter
 from suffice.report.comparison import cost_chart, score_charts, stops_chart
 from suffice.report.explorer import explorer
 from suffice.report.section import label, marked, short_name
@@ -144,6 +145,24 @@ def test_every_value_lies_inside_the_frame_and_up_is_more() -> None:
     axes = enclosing([1.05, 4.6], [0.231, 0.557])
     assert FRAME.left < axes.x(1.05) < axes.x(4.6) < FRAME.right
     assert FRAME.top < axes.y(0.557) < axes.y(0.231) < FRAME.bottom
+
+
+def test_the_line_of_savings_stays_inside_the_frame_where_the_smallest_loss_is_proven() -> None:
+    """It rises from no saving at no loss, so both belong to the axes, whatever the points are."""
+    for saved in ((0.64, 0.66, 0.7), (0.04, 0.07), (0.0, 0.0), (-0.2, 0.1)):
+        steps = [(0.0, 0.0), *((n + 1.0, of) for n, of in enumerate(saved))]
+        points = [
+            Point(mark="A", family="adaptive", name="a", said="b", x=x, y=y) for x, y in steps[1:]
+        ]
+        chart = Scatter(
+            title="t", description="", x_name="x", y_name="y", points=points, steps=steps
+        )
+        lines = [of for name, of in Page.of(scatter(chart)).tags if name == "line"]
+        drawn = [of for of in lines if of["class"] == "curve adaptive"]
+        assert len(drawn) == 2 * len(saved) - 1
+        for of in drawn:
+            assert FRAME.left <= float(of["x1"] or 0) <= float(of["x2"] or 0) <= FRAME.right
+            assert all(FRAME.top <= float(of[y] or 0) <= FRAME.bottom for y in ("y1", "y2"))
 
 
 def test_a_chart_without_scores_says_so() -> None:
