@@ -32,16 +32,12 @@ def explorer(data: ReportData, policies: Sequence[Marked]) -> tuple[dict[str, An
         packed[index] = packer.question(data.stories[index])
     questions = [packed[index] for index in sorted(packed)]
     metric, names = data.result.metric, [*data.stories[0].scores] if data.stories else []
-    main = {policy.result.name: number for number, policy in enumerate(policies)}
-    choice = data.parts["choice"]
-    adaptive = (policy.result.name for policy in policies if policy.family == "adaptive")
-    first = next(adaptive, "") if choice is None else choice.chosen.policy.name
     document = {
         "scale": data.scale,
         "scores": [metric.head(name) for name in names],
         "compared": names.index(metric.score) if names else 0,
         "policies": [[policy.mark, policy.family, short_name(policy)] for policy in policies],
-        "main": main.get(first, 0),
+        "main": next((i for i, one in enumerate(policies) if one.result.name == data.main), 0),
         "baseline": next((i for i, policy in enumerate(policies) if policy.baseline), 0),
         "signals": [visible(name) for name in packer.signals],
         "usage": [visible(_USAGE_NAMES.get(name, name.replace("_", " "))) for name in packer.usage],

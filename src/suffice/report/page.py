@@ -153,10 +153,7 @@ def _banners(material: Material) -> Iterator[Html]:
 def _warnings(result: ReplayResult) -> Iterator[str]:
     yield from result.banners
     if result.metric.agreement:
-        yield (
-            "Scores are agreement with the full budget's own answer: no gold answer was read, and nothing "
-            "here says whether answers are right."
-        )
+        yield result.metric.legend
     elif not result.labelled:
         yield f"No question {result.metric.unscored}: nothing here says whether answers are right."
     if 0 < result.labelled < _FEW:

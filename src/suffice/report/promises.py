@@ -9,6 +9,7 @@ from suffice.errors import counted
 from suffice.evaluation.choose.bounds import joined
 from suffice.evaluation.choose.candidates import RANK
 from suffice.evaluation.choose.choice import Choice
+from suffice.evaluation.diagnose.report_data import LOSSES_TESTED
 from suffice.evaluation.replay.answers import AnswerSetResult
 from suffice.evaluation.replay.results import ReplayResult
 from suffice.report.charts import Point, Scatter, scatter
@@ -139,16 +140,15 @@ def terms_in_words(guarantee: Terms) -> Iterator[tuple[str, str]]:
             change = _CHANGES.get(bound["of"])
             told = f"{percent(measured)}%" if change is None else f"{signed(-measured)} points"
             yield change or "Measured share of wrong stops", told
-    if together := guarantee["together_with"]:
-        missed, others = guarantee["not_proven"], f"{_losses(together)} points"
-        failed = "" if missed is None else f"; not proven: {_losses(missed) or 'none'}"
-        yield "Tested together with", f"{others}{failed}"
+    tested, missed = (guarantee[key] for key in LOSSES_TESTED)
+    if tested:
+        others, failed = (
+            joined([f"{100 * of:g}" for of in some or ()]) for some in (tested, missed)
+        )
+        told = "" if missed is None else f"; not proven: {failed or 'none'}"
+        yield "Tested together with", f"{others} points{told}"
     for name, term in guarantee["more"].items():
         yield shorten(visible(name), 60), shorten(visible(term), _LONGEST)
-
-
-def _losses(shares: Sequence[float]) -> str:
-    return joined([f"{100 * share:g}" for share in shares]) if shares else ""
 
 
 _LONGEST_NOTE = 400

@@ -40,8 +40,10 @@ _NUMBERS = (
     *("max_loss", "confidence", "tested", "certified", "p_value", "measured_loss", "units"),
     *("questions_needed", "mean_cost", "full_budget_cost", "min_rounds"),
 )
-_LISTS = ("together_with", "not_proven")
-_KNOWN = frozenset({*_TEXTS, *_NUMBERS, *_LISTS, "bounds", "fell_back", "seed", "bounded", "saved"})
+LOSSES_TESTED = ("together_with", "not_proven")
+_KNOWN = frozenset(
+    {*_TEXTS, *_NUMBERS, *LOSSES_TESTED, "bounds", "fell_back", "seed", "bounded", "saved"}
+)
 
 
 def guarantees(result: ReplayResult) -> tuple[dict[str, Any], ...]:
@@ -72,7 +74,7 @@ def guarantee_of(name: str, facts: Facts, replayed: str) -> dict[str, Any]:
     stated: dict[str, Any] = {
         **{key: _text(terms.get(key)) for key in _TEXTS},
         **{key: _number(terms.get(key)) for key in _NUMBERS},
-        **{key: _numbers(terms.get(key)) for key in _LISTS},
+        **{key: _numbers(terms.get(key)) for key in LOSSES_TESTED},
         "bounds": bounds,
     }
     return {
@@ -100,9 +102,7 @@ def _number(value: object) -> float | None:
 
 
 def _numbers(value: object) -> list[float] | None:
-    if not isinstance(value, list):
-        return None
-    return [number for one in value if (number := _number(one)) is not None]
+    return [*filter(None, map(_number, value))] if isinstance(value, list) else None
 
 
 _PARTS: Mapping[str, tuple[()] | None] = {
@@ -222,10 +222,7 @@ def report_parts(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyStop:
-    """A policy's stop on a question, and the reason in words; ``answers``: its answer set, if any.
-
-    ``answer_round`` is the round of the returned answer.
-    """
+    """A policy's stop on a question, the round of its answer, the reason in words, and its answer set."""
 
     policy: str
     round: int
@@ -249,6 +246,7 @@ class QuestionStory:
 class ReportData:
     result: ReplayResult
     stories: tuple[QuestionStory, ...]
+    main: str  # the policy by whose stops questions are told
     scale: str
     left_out: int
     reliability: Mapping[str, tuple[Reliability, ...]]
@@ -270,7 +268,12 @@ def report_data(
         for policy in result.policies
         if policy.policy is not None
     }
-    drawn = _in_turn(_kinds(record, result, scored), result.seed)[:_MOST_STORIES]
+    parts = ReportParts() if parts is None else parts
+    adaptive = (policy.name for policy in result.policies if policy.adaptive)
+    choice = parts["choice"]
+    main = next(adaptive, result.baseline) if choice is None else choice.chosen.policy.name
+    kinds = _kinds(record, [result.policy(name) for name in (main, result.baseline)], scored)
+    drawn = _in_turn(kinds, result.seed)[:_MOST_STORIES]
     turns = np.argsort(drawn).tolist()
     told = record.take(np.isin(np.arange(record.n_questions), drawn)).records()
     metric = scored.metric
@@ -291,6 +294,7 @@ def report_data(
     return ReportData(
         result=result,
         stories=stories,
+        main=main,
         scale=scored.scale,
         left_out=record.n_questions - len(stories),
         reliability={
@@ -301,7 +305,7 @@ def report_data(
             and scored.metric.gold
         },
         run=record.origin.run,
-        parts=ReportParts() if parts is None else parts,
+        parts=parts,
         warnings=record_banners(record, measures.metric),
     )
 
@@ -309,15 +313,12 @@ def report_data(
 _UNKNOWN, _MOST_STORIES = -1.0, 500
 
 
-def _kinds(record: TraceSet, result: ReplayResult, scored: Outcomes) -> NDArray[np.int64]:
-    adaptive = (policy for policy in result.policies if policy.adaptive)
-    deciding = next(adaptive, None)
+def _kinds(record: TraceSet, both: Sequence[PolicyResult], scored: Outcomes) -> NDArray[np.int64]:
+    """Tell questions apart by type and by how the two policies' answers score, (n_questions,)."""
     rows = np.arange(record.n_questions)
-    ends = [record.last_rounds, *([] if deciding is None else [np.maximum(deciding.answers, 1)])]
     types = Texts.of(record.first_rounds("question_type"))
-    full, *at_stops = (scored.compared[rows, at - 1] for at in ends)
-    changed = (np.sign(of - full) for of in at_stops)
-    went = np.column_stack([types.codes, scored.judged[rows, ends[0] - 1] == 1.0, *changed])
+    own, other = (scored.compared[rows, np.maximum(one.answers, 1) - 1] for one in both)
+    went = np.column_stack([types.codes, other == 1.0, np.sign(own - other)])
     went[np.isnan(went)] = _UNKNOWN
     return np.unique(went, axis=0, return_inverse=True)[1].reshape(-1)
 

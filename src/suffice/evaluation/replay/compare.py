@@ -177,10 +177,8 @@ def proven_on_all(candidates: Sequence[NamedPolicy], source: str) -> str:
     """Return the name of a policy whose proof used all questions, unless one was fitted on this record."""
     if any(_fitting(candidate).get("source") == source for candidate in candidates):
         return ""
-    kept = (
-        one.label for one in candidates if one.policy and one.policy.facts.guarantee.get("path")
-    )
-    return next(kept, "")
+    told = ((one, one.policy.facts.guarantee.get("path")) for one in candidates if one.policy)
+    return next((one.label for one, path in told if path not in (None, "learned")), "")
 
 
 def _agreement_notes(built: Sequence[NamedPolicy]) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tests.reports import build_report, oslo_records
 
 from suffice.evaluation.replay.frontier import AgainstFixed
-from suffice.evaluation.replay.results import BY_SIGNALS, looping_table, looping_verdict
+from suffice.evaluation.replay.results import BY_SIGNALS
 from suffice.stats.intervals import Interval
 from suffice.trace.rounds.records import Gold
 
@@ -95,20 +95,18 @@ class TestLooping:
     def test_without_gold_nothing_is_said(self) -> None:
         bare = [replace(record, gold=Gold()) for record in oslo_records()]
         result = build_report(bare, ["fixed-1"], ["answer_stable"], cost="rounds").result
-        assert looping_table(result.policies) is None
+        assert [table.name for table in result.tables()] == ["policies"]
 
     def test_the_verdict_names_who_wins_and_who_loses(self) -> None:
-        first, second = build_report(oslo_records(), ["tasr", "tasr-corrected"]).result.policies[:2]
+        result = build_report(oslo_records(), ["tasr", "tasr-corrected"]).result
+        first, second = result.policies[:2]
         wins, level = against("usd", 0.01, 0.05), against("seconds", -0.01, 0.03)
         loses = against("evaluated_tokens", -0.05, -0.01)
 
         def verdict(of_first: AgainstFixed, of_second: AgainstFixed) -> str:
-            return looping_verdict(
-                [
-                    replace(first, against_fixed=(of_first,)),
-                    replace(second, against_fixed=(of_second,)),
-                ]
-            )
+            both = zip((first, second), (of_first, of_second), strict=True)
+            told = [replace(policy, against_fixed=(of,)) for policy, of in both]
+            return replace(result, policies=tuple(told)).verdict()
 
         assert verdict(level, level).startswith("Not shown")
         assert verdict(level, loses).endswith(f"; significantly worse: {second.name}.")
