@@ -128,7 +128,7 @@ OUTCOMES: dict[str, set[int]] = {
     "scores higher than the baseline": set(),
     "scores lower than the baseline": {2},
     "never right": {3},
-    "no gold answers": set(),
+    "no gold answer": set(),
 }
 
 

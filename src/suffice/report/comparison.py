@@ -329,8 +329,8 @@ def cost_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart:
             title="What policies cost",
             description=f"One row a policy: mean {named} and mean tokens per question.",
             rows=rows,
-            heads=(cost.label, "prompt + completion"),
-            widths=(150, 150),
+            heads=(cost.label, "prompt + compl."),
+            widths=(162, 136),
         )
     )
     used = {segment.class_ for row in rows for segment in row.bars[1].segments}

@@ -76,37 +76,33 @@
   // What a round is judged by: exact match, or the record's own score, which may be graded.
   const judged = (round) => round?.scores[0] ?? null;
   const graded = data.scale === "graded";
-  const WORDS = {
-    gold: { full: "right", less: "wrong", none: "no gold answer", legend: "✓ right, ✗ wrong" },
-    scores: { full: "right", less: "wrong", none: "no score", legend: "✓ right (score 1), ✗ wrong (score 0)" },
-    agreement: { full: "the last answer", less: "another", none: "nothing to agree with", legend: "✓ the answer of the last round, ✗ another" },
-    graded: { full: "a full score", less: "less", none: "no score", legend: "filled by its score, in full for a score of 1" },
+  const [FULL, LESS, NONE, LEGEND] = {
+    gold: ["right", "wrong", "no gold answer", "✓ right, ✗ wrong"],
+    scores: ["right", "wrong", "no score", "✓ right (score 1), ✗ wrong (score 0)"],
+    agreement: ["the last answer", "another", "nothing to agree with", "✓ the answer of the last round, ✗ another"],
+    graded: ["a full score", "less", "no score", "filled by its score, in full for a score of 1"],
   }[data.scale];
-  const judgedAt = (question, policy) => judged(answerAt(question, policy));
-  const beaten = (question, policy, rounds) => {
-    const own = judgedAt(question, policy);
-    return own !== null && rounds.some((round) => judged(round) > own);
-  };
+  const scoreAt = (question, policy, score = 0) => answerAt(question, policy)?.scores[score] ?? null;
+  const beaten = (question, policy, rounds) =>
+    scoreAt(question, policy) !== null && rounds.some((round) => judged(round) > scoreAt(question, policy));
   const gap = (question, policy) => {
-    const [own, other] = [policy, data.baseline].map((i) => answerAt(question, i)?.scores[data.compared] ?? null);
-    return own === null || other === null ? 0 : own - other;
+    const both = [policy, data.baseline].map((i) => scoreAt(question, i, data.compared));
+    return both.includes(null) ? 0 : both[0] - both[1];
   };
   const labelled = (question) => question.rounds.some((round) => judged(round) !== null);
 
   // What the list can be narrowed to, for a question and the chosen policy.
   const OUTCOMES = [
     ["all questions", () => true],
-    [`${WORDS.full} at its stop`, (q, policy) => judgedAt(q, policy) === 1],
-    [`${WORDS.less} at its stop`, (q, policy) => judgedAt(q, policy) !== null && judgedAt(q, policy) < 1],
-    [graded ? "a later round scores higher" : `stops before ${WORDS.full}`,
-      (q, policy) => beaten(q, policy, q.rounds.slice(stopOf(q, policy)))],
-    [graded ? "an earlier round scores higher" : `goes past ${WORDS.full}`,
-      (q, policy) => beaten(q, policy, q.rounds.slice(0, Math.max(0, stopOf(q, policy) - 1)))],
+    [`${FULL} at its stop`, (q, policy) => scoreAt(q, policy) === 1],
+    [`${LESS} at its stop`, (q, policy) => scoreAt(q, policy) !== null && scoreAt(q, policy) < 1],
+    [graded ? "a later round scores higher" : `stops before ${FULL}`, (q, policy) => beaten(q, policy, q.rounds.slice(stopOf(q, policy)))],
+    [graded ? "an earlier round scores higher" : `goes past ${FULL}`, (q, policy) => beaten(q, policy, q.rounds.slice(0, Math.max(0, stopOf(q, policy) - 1)))],
     ["scores higher than the baseline", (q, policy) => gap(q, policy) > 0],
     ["scores lower than the baseline", (q, policy) => gap(q, policy) < 0],
-    [`never ${WORDS.full}`, (q) => labelled(q) && !q.rounds.some((round) => judged(round) === 1)],
+    [`never ${FULL}`, (q) => labelled(q) && !q.rounds.some((round) => judged(round) === 1)],
     ["policies stop at different rounds", (q) => new Set(adaptive.map((i) => stopOf(q, i))).size > 1],
-    [`${WORDS.none}${data.scale === "gold" ? "s" : ""}`, (q) => !labelled(q)],
+    [NONE, (q) => !labelled(q)],
   ].filter(([name]) => adaptive.length > 1 || name !== "policies stop at different rounds");
 
   const compareText = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
@@ -160,21 +156,20 @@
   // --- list ------------------------------------------------------------------------------------
   const list = byId("question-list");
 
+  const verdict = (value) => (value === null || graded ? "" : value === 1 ? " right" : " wrong");
   function cell(value, here) {
-    const verdict = value === null || graded ? "" : value === 1 ? " right" : " wrong";
     const sign = value === null ? UNKNOWN : graded ? el("i", {}) : value === 1 ? "✓" : "✗";
-    if (value !== null && graded) sign.style.height = `${100 * value}%`;
-    return el("span", { class: `cell${verdict}${here ? " stop" : ""}`, "aria-hidden": "true" }, sign);
+    if (sign.style) sign.style.height = `${100 * value}%`;
+    return el("span", { class: `cell${verdict(value)}${here ? " stop" : ""}`, "aria-hidden": "true" }, sign);
   }
 
   function strip(question, policy) {
     const stop = stopOf(question, policy);
     const cells = question.rounds.map((round, i) => cell(judged(round), i + 1 === stop));
     const right = question.rounds.flatMap((round, i) => (judged(round) === 1 ? [i + 1] : []));
-    const said = !labelled(question)
-      ? WORDS.none
+    const said = !labelled(question) ? NONE
       : graded ? `scores ${question.rounds.map((round) => percent(judged(round))).join(", ")}`
-      : right.length ? `${WORDS.full} in rounds ${right.join(", ")}` : `never ${WORDS.full}`;
+      : right.length ? `${FULL} in rounds ${right.join(", ")}` : `never ${FULL}`;
     return el(
       "span",
       { class: "strip" },
@@ -205,7 +200,7 @@
     list.hidden = !state.found.length;
     byId("found").textContent =
       `${state.found.length} of ${questions.length} questions. ` +
-      `One cell a round: ${WORDS.legend}; framed: where ${policies[policy].name} stops.`;
+      `One cell a round: ${LEGEND}; framed: where ${policies[policy].name} stops.`;
     byId("page").textContent = `Page ${state.page + 1} of ${pages}`;
     byId("page-back").disabled = state.page === 0;
     byId("page-on").disabled = state.page + 1 >= pages;
@@ -235,11 +230,8 @@
   const answerText = (round) => round.answer || "(no answer)";
 
   function chip(value) {
-    if (value === null) return el("span", { class: "chip" }, WORDS.none);
-    if (graded) return el("span", { class: "chip" }, `${data.scores[0]} ${percent(value)}`);
-    return value === 1
-      ? el("span", { class: "chip right" }, `✓ ${WORDS.full}`)
-      : el("span", { class: "chip wrong" }, `✗ ${WORDS.less}`);
+    const text = graded ? `${data.scores[0]} ${percent(value)}` : value === 1 ? `✓ ${FULL}` : `✗ ${LESS}`;
+    return el("span", { class: `chip${verdict(value)}` }, value === null ? NONE : text);
   }
   const others = data.scores.slice(1);
 
@@ -275,8 +267,7 @@
         String(stop),
         el("td", { class: "answer", dir: "auto" }, round ? answerText(round) : UNKNOWN),
         chip(judged(round)),
-        ...others.map((name, n) =>
-          el("td", { class: "score", "data-head": name }, round ? percent(round.scores[n + 1]) : UNKNOWN)),
+        ...others.map((name, n) => el("td", { class: "score", "data-head": name }, percent(scoreAt(question, i, n + 1)))),
         data.reasons[reason],
       ];
     });
@@ -419,11 +410,10 @@
 
   for (const control of Object.values(controls)) control.addEventListener("input", refresh);
   for (const link of document.querySelectorAll("a[data-outcome]")) {
+    const outcome = OUTCOMES.findIndex(([name]) => name === `scores ${link.dataset.outcome} than the baseline`);
     link.addEventListener("click", () => {
       controls.find.value = "";
-      controls.type.value = "0";
-      controls.policy.value = String(data.main);
-      controls.outcome.value = String(OUTCOMES.findIndex(([name]) => name === `scores ${link.dataset.outcome} than the baseline`));
+      [controls.type.value, controls.policy.value, controls.outcome.value] = ["0", data.main, outcome];
       refresh();
     });
   }

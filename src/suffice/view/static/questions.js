@@ -89,8 +89,7 @@ function fill(form, record, wanted) {
   const policies = record.policies.map(({ name, label }) => [name, label]);
   if (wanted.rule) policies.push(["what-if", `what if: ${wanted.rule.slice(0, 60)}`]);
   const full = `fixed-${record.rounds}`;
-  const [mark, less] = scaleOf(record);
-  const graded = record.scale === "graded";
+  const [[mark, less], graded] = [scaleOf(record), record.scale === "graded"];
   const lists = {
     outcome: [["", "all"], ["right", `${mark} at its stop`], ["wrong", `${less} at its stop`],
       ["early", graded ? "a later round scores higher" : `stops before ${mark}`], ["late", graded ? "an earlier round scores higher" : `goes past ${mark}`],
