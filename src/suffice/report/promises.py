@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from suffice.errors import counted
-from suffice.evaluation.choose.bounds import joined
 from suffice.evaluation.choose.candidates import RANK
 from suffice.evaluation.choose.choice import Choice
 from suffice.evaluation.diagnose.report_data import LOSSES_TESTED
@@ -143,7 +142,7 @@ def terms_in_words(guarantee: Terms) -> Iterator[tuple[str, str]]:
     tested, missed = (guarantee[key] for key in LOSSES_TESTED)
     if tested:
         others, failed = (
-            joined([f"{100 * of:g}" for of in some or ()]) for some in (tested, missed)
+            ", ".join(f"{100 * of:g}" for of in some or ()) for some in (tested, missed)
         )
         told = "" if missed is None else f"; not proven: {failed or 'none'}"
         yield "Tested together with", f"{others} points{told}"

@@ -95,7 +95,7 @@ def test_a_promise_says_what_was_tested_with_it_and_what_failed(example: Chosen)
     (made,) = page.get("/api/promises").json()["promises"]
     assert "at most 3" in made["promise"]
     terms = dict(made["terms"])
-    assert terms["Tested together with"] == "1, 2, 5 and 10 points; not proven: 1 and 2"
+    assert terms["Tested together with"] == "1, 2, 5, 10 points; not proven: 1, 2"
     assert terms["Measured mean change"] == f"{-100 * stated['measured_loss']:+.1f} points"
     record = page.get("/api/record").json()
     assert record["split"] == record["scored_split"] == ""
