@@ -518,7 +518,10 @@ class Choice(Tabular):
     def _ranked_table(self) -> Table:
         described: list[Described] = [
             ("candidate.group", Column(name="kind", drop=2)),
-            ("loss", Column(name="loss", kind="points", head="loss when\nranked")),
+            (
+                lambda one: -one.loss,
+                Column(name="change", kind="points", head="change when\nranked"),
+            ),
             ("cost", Column(name="cost", kind="number", head=f"{self.axis.label}\nwhen ranked")),
             ("p_value", Column(name="p_value", kind="p_value", head="p-value", drop=1)),
             ("candidate.policy.label", Column(name="candidate", whole=True)),
