@@ -160,7 +160,7 @@
   function cell(value, here) {
     const sign = value === null ? UNKNOWN : graded ? el("i", {}) : value === 1 ? "✓" : "✗";
     if (sign.style) sign.style.height = `${100 * value}%`;
-    return el("span", { class: `cell${verdict(value)}${here ? " stop" : ""}`, "aria-hidden": "true" }, sign);
+    return el("span", { class: `cell${verdict(value)}${here ? " stop" : ""}`, "aria-hidden": "true" }, sign, graded ? "\u00a0" : "");
   }
 
   function strip(question, policy) {

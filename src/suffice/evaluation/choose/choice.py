@@ -412,6 +412,8 @@ class Choice(Tabular):
     def _changed(self) -> tuple[str, str]:
         if self.result.cut is not None:
             return "Not known:", "questions were cut before their full budget."
+        if not self.early["all"]:
+            return "None:", "no question stops early."
         early, lower, higher = (f"{len(ids):,}" for ids in self.early.values())
         both = np.concatenate([self._returned(self.measured), self._returned(self.full)])
         if self.metric.agreement:

@@ -82,7 +82,7 @@ export function cell(value, record, here) {
   const filled = known(value) && record.scale === "graded" ? el("i", {}) : null;
   if (filled) filled.style.height = `${100 * value}%`;
   const sign = { right: "✓", wrong: "✗" }[verdict(value, record)] ?? "·";
-  return el("span", { class: `cell ${verdict(value, record)}${here ? " stop" : ""}` }, filled ?? sign);
+  return el("span", { class: `cell ${verdict(value, record)}${here ? " stop" : ""}` }, filled, filled ? "\u00a0" : sign);
 }
 
 export function chip(value, record) {
