@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from suffice.policies.defaults import TEMPLATE
 from suffice.trace.rounds.reader import read_traces
@@ -179,7 +180,7 @@ def run(command: str, folder: Path) -> str:
     )
     if done.returncode:
         raise SystemExit(f"{command}: {done.stderr}")
-    said = [line for line in done.stderr.splitlines() if not line.endswith(" s so far")]
+    said = [line for line in done.stderr.splitlines() if not line.endswith((" s so far", " ..."))]
     return "\n".join([done.stdout.rstrip(), *said]).rstrip()
 
 
@@ -197,11 +198,14 @@ def main(folder: Path, sources: Sequence[str]) -> None:
         "Those of two records that are no longer at hand, charged as published:",
         "[tables-as-published.md](tables-as-published.md).",
     ]
-    for heading, commands in sections(sources, closed_book, candidates):
-        parts += ["", f"## {heading}"]
-        for command in commands:
-            print(command, file=sys.stderr)
-            parts += ["", "```text", f"$ {command}", run(command, folder), "```"]
+    with TemporaryDirectory() as place:  # commands write where they run
+        for source in sources:
+            (Path(place) / source).symlink_to(folder / source)
+        for heading, commands in sections(sources, closed_book, candidates):
+            parts += ["", f"## {heading}"]
+            for command in commands:
+                print(command, file=sys.stderr)
+                parts += ["", "```text", f"$ {command}", run(command, Path(place)), "```"]
     OUT.parent.mkdir(parents=True, exist_ok=True)
     OUT.write_text("\n".join(parts) + "\n", encoding="utf-8")
     print(f"wrote {OUT}")
