@@ -280,3 +280,25 @@ def test_without_a_baseline_differences_are_to_the_full_budget(tmp_path: Path) -
     assert searched["baseline"] == "fixed-4"
     reported = run_json("report", path, "--out", tmp_path / "report.html", "--parts", "none")
     assert reported["replay"]["baseline"] == "fixed-4"
+
+
+@pytest.mark.parametrize(
+    ("path", "beside", "split"),
+    [
+        ("novelty", (), None),
+        ("novelty", ("fixed-2",), None),
+        ("novelty", ("tasr",), "eval"),
+        ("learned", (), "eval"),
+    ],
+)
+def test_what_was_proven_on_all_questions_is_replayed_on_all(
+    path: str, beside: tuple[str, ...], split: str | None, tmp_path: Path
+) -> None:
+    """Unless another policy was fitted on some of them; a learned one was proven on a part."""
+    promise = {"max_loss": 0.1, "confidence": 0.95, "fell_back": False, "path": path}
+    policy = Rule(rule="answer_stable", kind="certified", guarantee=promise)
+    file = str(save_policy(policy, tmp_path / "policy.json"))
+    found = compared(split_traces("tune", "eval"), file, *beside)
+    assert (found.split, found.questions) == (split, 6 if split else 12)
+    asked = compared(split_traces("tune", "eval"), file, *beside, split="tune")
+    assert asked.questions == 6

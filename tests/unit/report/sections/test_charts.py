@@ -11,13 +11,16 @@ import pytest
 from tests.html_reader import Page
 from tests.reports import build_report, oslo_records
 
-from suffice.evaluation.diagnose.report_data import ReportData
+from suffice.evaluation.diagnose.report_data import ReportData, report_data
+from suffice.evaluation.replay.compare import compare
+from suffice.evaluation.settings import ComparisonSettings
 from suffice.report.charts import Point, Scatter, scatter
 from suffice.report.comparison import cost_chart, score_charts, stops_chart
 from suffice.report.explorer import explorer
 from suffice.report.section import label, marked, short_name
 from suffice.report.svg import FRAME, enclosing, ticks
 from suffice.results.formats import points
+from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Passage, QuestionRecord
 
 RECORDS = oslo_records()
@@ -212,6 +215,16 @@ def test_the_document_holds_what_the_stories_hold() -> None:
         assert [(r, at, document["reasons"][reason]) for r, at, reason in stops] == [
             (stop.round, stop.answer_round, stop.reason) for stop in story.stops
         ]
+
+
+def test_a_stop_points_to_the_answer_that_is_returned() -> None:
+    """Under the majority of three samples a stop in the last round returns an earlier answer."""
+    traces = to_trace_set([make_record("q", ["Oslo", "Oslo", "Rome"], gold=["Oslo"])])
+    settings = ComparisonSettings(policies=("fixed-1",), answer="majority", resamples=5)
+    compared = compare(traces, settings)
+    document, _ = made(report_data(traces, compared.result))
+    ((*_, stops),) = document["questions"]
+    assert [stop[:2] for stop in stops] == [[1, 1], [3, 2]]
 
 
 def test_passages_and_reasons_are_stored_once() -> None:
