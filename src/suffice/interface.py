@@ -141,7 +141,7 @@ def replay(
     split
         The split to score; ``None``: ``eval`` if there is one, else all questions.
     baseline
-        The policy to compare with; ``None``: ``fixed-3``, or the full budget if that is shorter.
+        The policy to compare with; ``None``: all rounds of the record.
     metric
         ``em``, ``f1``, ``acc``, ``score`` or ``agreement``, each in [0, 1]. ``None``: ``f1`` if there are
         gold answers, else ``score`` if there are scores, else ``agreement``.
@@ -171,7 +171,7 @@ def replay(
     Examples
     --------
     >>> import suffice
-    >>> compared = suffice.replay("example", ["fixed-5"], rules="answer_repeats", baseline="fixed-5")
+    >>> compared = suffice.replay("example", ["fixed-5"], rules="answer_repeats")
     >>> [round(policy.mean_rounds, 2) for policy in compared.policies]
     [5.0, 2.93]
     """

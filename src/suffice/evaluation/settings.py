@@ -104,7 +104,7 @@ Baseline = Annotated[
     str | None,
     Option(
         metavar="P",
-        help="policy to take differences against: fixed-K, a method or a policy file (default: fixed-3)",
+        help="policy to take differences against: fixed-K, a method or a policy file (default: all rounds)",
     ),
 ]
 Rules = Annotated[
@@ -282,7 +282,7 @@ class ChoiceSettings(ScoredSettings):
             metavar="E",
             parse=as_share,
             help="greatest mean loss against the full budget; 0.02 is 2 points. Chooses the cheapest policy "
-            "proven to keep it. (default: 1, 2, 3, 5 and 10 points, proven together)",
+            "proven to keep it. (default: 1, 2, 3, 5 and 10 points, tested together)",
         ),
     ] = None
     confidence: Confidence = 0.95

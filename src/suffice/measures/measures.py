@@ -240,6 +240,10 @@ class Measures:
                     f"no score: {without} of {counted(traces.n_questions, 'question')}, counted in costs, "
                     "not in scores"
                 )
+            silent = int(traces.exists.sum() - traces.answered.sum())
+            if silent:
+                rounds = counted(int(traces.exists.sum()), "round")
+                notes.append(f"no answer in {silent:,} of {rounds}; these scores need none")
             return notes
         short = int((traces.last_rounds < traces.n_rounds).sum())
         if short:

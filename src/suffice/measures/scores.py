@@ -37,6 +37,17 @@ class Outcomes:
         scores: Array = getattr(self, self.metric.score)
         return scores
 
+    @property
+    def judged(self) -> Array:
+        """Return what a round is judged by: exact match, or the record's own score."""
+        return self.f1 if self.metric.against == "scores" else self.em
+
+    @property
+    def scale(self) -> str:
+        """Return what the judgement is against: gold, agreement, scores of 0 and 1, or graded ones."""
+        judged = self.judged[np.isfinite(self.judged)]
+        return self.metric.against if np.isin(judged, (0.0, 1.0)).all() else "graded"
+
     def take(self, rows: Mask) -> Outcomes:
         em, f1, acc = (values[rows] for values in (self.em, self.f1, self.acc))
         return replace(self, em=em, f1=f1, acc=acc, labelled=self.labelled[rows])

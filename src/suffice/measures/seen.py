@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError, counted
 from suffice.measures.scores import Outcomes
-from suffice.scoring import Weights
+from suffice.scoring import Metric, Weights
 from suffice.stats.logistic import predicted_by_others
 from suffice.stats.units import Array, Mask
+from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.reader import answer_banners
 from suffice.trace.rounds.records import CUTS, POLICY_STOP
 from suffice.trace.rounds.trace_set import TraceSet, in_words
@@ -397,9 +398,15 @@ def _policy_stops(traces: TraceSet) -> tuple[Stops, Mask]:
     return first.astype(np.int16), ~np.isnan(values[:, 0])
 
 
-def record_banners(traces: TraceSet) -> tuple[str, ...]:
-    """Return what must stand above any figure: several loops, cut questions, missing or blank answers."""
-    return (*_several_loops(traces), *_cut(traces), *answer_banners(traces))
+def record_banners(traces: TraceSet, metric: Metric | None = None) -> tuple[str, ...]:
+    """Return what must stand above any figure: several loops, cut questions, missing or blank answers.
+
+    Scores of the record's own need no answers; without ``metric`` they count where no gold answer is.
+    """
+    own = traces.has("score") and not labelled(traces).any()
+    needed = not own if metric is None else metric.against != "scores"
+    answers = answer_banners(traces) if needed else ()
+    return (*_several_loops(traces), *_cut(traces), *answers)
 
 
 def _several_loops(traces: TraceSet) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from suffice.concurrency import started
 from suffice.costs.usage import CostReads
 from suffice.errors import SufficeError, UsageError
+from suffice.evaluation.replay.compare import proven_on_all
 from suffice.evaluation.replay.named_policies import (
     NamedPolicy,
     Wanted,
@@ -79,14 +80,15 @@ class ViewSettings:
 class PolicyColumns:
     """A policy on every question, as recorded at ``answers``, (n_questions,) each; NaN: unknown, past a cut.
 
-    ``replayed`` are the sources of its figures by split, which weigh questions; empty: all questions.
+    ``judged`` says what is right. ``replayed`` are the sources of its figures by split, which weigh
+    questions; empty: all questions.
     """
 
     candidate: NamedPolicy
     stops: Rounds
     answers: Rounds
     score: Array
-    em: Array
+    judged: Array
     cost: Array | None
     replayed: dict[str, tuple[Runner, Run]]
 
@@ -185,7 +187,7 @@ class RecordView:
         self.measures = self.measures.by(self.settings.metric)
         self.measures.scores()
         self.notes += self.measures.notes(self.settings.metric)
-        self.warnings += record_banners(self.traces)
+        self.warnings += record_banners(self.traces, self.measures.metric)
         _ = self.measures.seen  # computed now, for whoever asks
 
     def _measure(self, names: Sequence[str]) -> None:
@@ -227,6 +229,8 @@ class RecordView:
         fixed = [name for name in fixed_names(self.traces.n_rounds, 10) if name not in there]
         able += [policy.build() for policy in asked_policies(measures, fixed)]
         candidates = numbered(able)
+        if proven_on_all(candidates, self.traces.origin.source):
+            self.scored_split = ""
         runner = Runner(measures, candidates, self._replay)
         self.axis = runner.book.axis(settings.cost, runner.reads, beside=runner.beside())
         for number, candidate in enumerate(candidates, start=1):
@@ -256,7 +260,7 @@ class RecordView:
             stops=run.stops,
             answers=run.answers,
             score=recorded.scores[self.measures.metric.score],
-            em=recorded.scores["em"],
+            judged=recorded.scores["f1" if self.measures.metric.against == "scores" else "em"],
             cost=None if self.axis is None else recorded.costs[self.axis.name],
             replayed={"": (runner, run)},
         )
@@ -318,7 +322,7 @@ class RecordView:
             "types": self.types.distinct.to_pylist()[:200],
             "scored_split": self.scored_split,
             "metric": metric.label if self.policies else None,
-            "gold": metric.gold,
+            "scale": self.measures.scores().scale if self.policies else "gold",
             "cost": None
             if axis is None
             else {"name": axis.name, "label": " ".join(filter(None, axis.head))},

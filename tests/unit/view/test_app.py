@@ -23,8 +23,9 @@ from suffice.monitor.following import Following
 from suffice.monitor.production import Production, ProductionSettings
 from suffice.options import read_since
 from suffice.policies.rules.policy import Rule
+from suffice.scoring import MetricName
 from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.rounds.records import QuestionRecord
+from suffice.trace.rounds.records import Gold, QuestionRecord
 from suffice.trace.rounds.trace_set import TraceSet
 from suffice.trace.rounds.writer import write_traces
 from suffice.view import data
@@ -195,7 +196,7 @@ def test_filters_agree_with_the_rows(client: TestClient) -> None:
         lambda row, stop: stop[0] != row["stops"][first][0]
     )
     assert ids(policy="fixed-1", outcome="early") == those(
-        lambda row, _: row["right"][0] == 0 and 1 in row["right"]
+        lambda row, _: row["judged"][0] == 0 and 1 in row["judged"]
     )
     assert ids(text="berg") == those(lambda row, _: int(row["id"][1:]) % 4 in (1, 2))
     assert ids(text="q07 OSLO") == set()
@@ -228,7 +229,7 @@ def test_two_policies_are_compared_question_by_question(client: TestClient) -> N
     assert told["changed"] == wanted
     stops = told["stops"]
     assert sum(map(sum, stops)) == told["questions"] == 24
-    counts = ("both_right", "both_wrong", "gained", "lost")
+    counts = ("both_right", "both_less", "gained", "lost")
     assert sum(told[name] for name in counts) == 24
 
 
@@ -382,3 +383,49 @@ def test_an_unknown_score_is_a_range_and_no_other_policy_loses_its_own() -> None
     assert unknown["estimate"] is None
     assert 0.0 <= unknown["low"] < unknown["high"] <= 1.0
     assert known["low"] <= known["estimate"] <= known["high"]
+
+
+def own(*scores: float) -> list[QuestionRecord]:
+    """By turns falling and rising scores of their own, without gold answers."""
+    turned = (scores, scores[::-1])
+    return [
+        replace(one, gold=Gold(), scores=dict(enumerate(turned[n % 2], start=1)))
+        for n, one in enumerate(records())
+    ]
+
+
+@pytest.mark.parametrize(
+    ("made", "metric", "scale"),
+    [
+        (records(), "f1", "gold"),
+        (records(), "agreement", "agreement"),
+        (own(0.0, 1.0, 1.0), "score", "scores"),
+        (own(0.25, 0.5, 0.75), "score", "graded"),
+    ],
+)
+def test_a_round_is_judged_by_what_compares_policies(
+    made: list[QuestionRecord], metric: MetricName, scale: str
+) -> None:
+    """Every filter and count of outcomes goes by it, and a graded score is never right or wrong."""
+    opened = RecordView(Measures(to_trace_set(made)), ViewSettings(metric=metric, rules=(RULE,)))
+    opened.work()
+    page = TestClient(viewer_app(Shown(opened)), base_url="http://localhost")
+    told = ask(page, "record")
+    assert (told["scale"], told["ready"]) == (scale, True)
+    rows = ask(page, "questions", policy=RULE, limit=200)["rows"]
+    place = ask(page, "questions")["policies"].index
+    judged = {row["id"]: [of[1] for of in row["stops"]] for row in rows}
+    if scale == "graded":
+        assert {value for row in rows for value in row["judged"]} == {0.25, 0.5, 0.75}
+    against = {"policy": "fixed-1", "differs": "fixed-3"}
+    one, other = place("fixed-1"), place("fixed-3")
+    counts = ask(page, "compare", a="fixed-1", b="fixed-3", split="*")
+    for outcome, wins in (("gained", 1), ("lost", -1)):
+        expected = {n for n, of in judged.items() if wins * of[one] > wins * of[other]}
+        found = ask(page, "questions", outcome=outcome, limit=200, **against)["rows"]
+        assert {row["id"] for row in found} == expected
+        assert counts[outcome] == len(expected)
+    later = ask(page, "questions", policy="fixed-1", outcome="early", limit=200)["rows"]
+    assert {row["id"] for row in later} == {
+        row["id"] for row in rows if max(row["judged"][1:]) > row["judged"][0]
+    }

@@ -253,7 +253,7 @@ def choose(
         choice.save(aside)
         if choice.guess is not None:
             choice.save(aside / "guess.json", guess=True)
-        write_choice(choice, aside)
+        write_choice(choice, measures, aside)
     policy, page, guess = folder / "policy.json", folder / "index.html", folder / "guess.json"
     if form.name == "text":
         put("\n".join(choice.screen()))
@@ -342,19 +342,24 @@ def choose_alone(
     )
 
 
-def write_choice(choice: Choice, folder: Path) -> None:
-    """Write ``choice.json`` and ``index.html`` into the folder."""
+def write_choice(choice: Choice, measures: Measures, folder: Path) -> None:
+    """Write ``choice.json`` and ``index.html``; ``measures`` hold the questions of the choice, or more."""
+    import numpy as np
+
     from suffice.evaluation.diagnose.report_data import PartsSettings, report_data, report_parts
+    from suffice.evaluation.replay.compare import Comparison
     from suffice.report.page import render_report
 
-    comparison = choice.comparison
-    parts = report_parts(
-        comparison.measures, comparison, PartsSettings(parts=("guarantees", "costs"))
-    )
+    result = choice.result
+    measures = measures.by(result.metric.name)
+    chosen = np.isin(measures.traces.question_ids, result.question_ids)
+    comparison = Comparison(measures=measures.take(chosen), result=result)
+    wanted = PartsSettings(parts=("guarantees", "costs"))
+    parts = report_parts(comparison.measures, comparison, wanted)
     left_out = {**choice.left_out, **parts.left_out}
     left_out.pop("guarantees", None)  # said on the first screen
     parts = replace(parts, contents={**parts.contents, "choice": choice}, left_out=left_out)
-    data = report_data(comparison.measures, comparison.result, parts)
+    data = report_data(comparison.measures, result, parts)
     document = json.dumps(choice.to_json(), ensure_ascii=False, indent=1, allow_nan=False)
     (folder / "choice.json").write_bytes(document.encode())
     (folder / "index.html").write_bytes(render_report(data).encode())

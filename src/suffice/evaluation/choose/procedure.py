@@ -55,7 +55,7 @@ from suffice.stats.intervals import Interval, percentile_interval, resampled_mea
 from suffice.stats.units import per_unit
 from suffice.trace.rounds.trace_set import loops_of, unit_keys
 
-_MOST_WRONG, _SAMPLE = 50, 32
+_SAMPLE = 32
 _MOST_SHOWN = 12  # rules and methods that are replayed beside the chosen one
 
 
@@ -125,11 +125,10 @@ def choose(traces: Traces, settings: ChoiceSettings) -> Choice:
     whole = _replayed(complete, on_all, full, settings)
     shown = {**on_all, **_shown(ranked, chosen, promised)}
     result = _replayed(proving, shown, full, settings, split=PROVE)
-    of = (complete, whole) if chosen.of_no_label else (proving, result)
-    wrong = _wrong(*of, chosen, settings)
+    measured = whole if chosen.of_no_label else result
     guarantee: dict[str, Any] = {}
     if promised is not None and promised.row.proven is not None:
-        both = (of[1].policy(name) for name in (chosen.policy.name, of[1].baseline))
+        both = (measured.policy(name) for name in (chosen.policy.name, measured.baseline))
         paid = [one.costs[axis.name] for one in both]
         guarantee = _guarantee(promised, labelled, axis, paid, settings)
         with_it = _with_guarantee(chosen, guarantee)
@@ -161,11 +160,9 @@ def choose(traces: Traces, settings: ChoiceSettings) -> Choice:
         settings=settings,
         parts={name: part.traces.n_questions for name, part in sizes.items()},
         axis=axis,
-        wrong=tuple(wrong[:_MOST_WRONG]),
-        wrong_count=len(wrong),
         left_out=everyone.left_out,
         notes=(
-            *record_banners(measures.traces),
+            *record_banners(measures.traces, measures.metric),
             *measures.notes(settings.metric),
             *([] if incomplete is None else [incomplete]),
             *labelled.unit_notes,
@@ -295,32 +292,6 @@ def _replayed(
     )
 
 
-def _wrong(
-    measures: Measures, result: ReplayResult, chosen: Candidate, settings: ChoiceSettings
-) -> list[dict[str, Any]]:
-    scored, traces = measures.scores(settings.f1_kind), measures.traces
-    policy = result.policy(chosen.policy.name)
-    if measures.seen is not None:
-        return []
-    rows = np.arange(traces.n_questions)
-    wrong = scored.em[rows, policy.answers - 1] < 1.0
-    full = result.policy(result.baseline).answers
-    right = scored.em[rows, full - 1] == 1.0
-    at = wrong & right
-    records = traces.take(at).records()
-    stops, answers, last = (part[at].tolist() for part in (policy.stops, policy.answers, full))
-    return [
-        {
-            "id": record.question.id,
-            "question": record.question.text,
-            "round": stop,
-            "answer": record.rounds[returned - 1].answer,
-            "full_budget_answer": record.rounds[best - 1].answer,
-        }
-        for record, stop, returned, best in zip(records, stops, answers, last, strict=True)
-    ]
-
-
 def _guarantee(
     promised: Promised,
     record: Measures,
@@ -338,6 +309,7 @@ def _guarantee(
         ),
         **({"anytime": True} if settings.anytime else {}),
         "together_with": [one.promise.max_loss for one in promised.rows if one is not row],
+        "not_proven": [one.promise.max_loss for one in promised.rows if one.proven is None],
         "correction": row.promise.correction,
         "metric": record.metric.key(
             "em" if changed and record.metric.agreement else record.metric.score

@@ -563,7 +563,7 @@ def _never(operand: Operand, budget: int, tried: tuple[float, ...]) -> ChosenThr
 
 
 def _baseline(measures: Measures, held_out: _Split, settings: SearchSettings) -> tuple[str, Array]:
-    name = settings.baseline or f"fixed-{min(3, held_out.measures.traces.n_rounds)}"
+    name = settings.baseline or f"fixed-{held_out.measures.traces.n_rounds}"
     (candidate,) = named_policies(measures, [name])
     if candidate.policy is None:
         raise UsageError(f"rules cannot be compared with baseline {name!r}; use fixed-K")
@@ -622,7 +622,10 @@ def _notes(
     settings: SearchSettings,
     rules: Sequence[SearchedRule],
 ) -> list[str]:
-    notes = [*record_banners(held_out.measures.traces), *held_out.book.notes(held_out.axis)]
+    notes = [
+        *record_banners(held_out.measures.traces, held_out.scored.metric),
+        *held_out.book.notes(held_out.axis),
+    ]
     for threshold in chosen:
         if not threshold.never:
             continue

@@ -239,7 +239,7 @@ def replay(
         frontier=intervals.frontier,
         full_costs=_full_costs(book, reader),
         question_ids=measures.traces.question_ids,
-        banners=record_banners(measures.traces),
+        banners=record_banners(measures.traces, measures.metric),
         notes=(
             *notes,
             *measures.unit_notes,

@@ -1,5 +1,5 @@
 // Two policies on the same questions, with paired differences.
-import { amount, byId, counted, el, estimate, options, percent, table, use, whole } from "./dom.js";
+import { amount, byId, counted, el, estimate, options, percent, scaleOf, table, use, whole } from "./dom.js";
 import { address, go, state } from "./state.js";
 import { patiently, source } from "./source.js";
 import { splitsOf } from "./overview.js";
@@ -35,11 +35,13 @@ export async function compare(main, record, signal) {
   const head = ["", `${record.metric} %`, record.cost?.label ?? "cost", "rounds"].slice(0, rows[0].length);
   const part = told.split;
   const link = (text, changes) => el("a", { href: address({ view: "questions", split: part, ...changes }), "data-go": true }, text);
+  const [full, less] = scaleOf(record);
+  const graded = record.scale === "graded";
   const counts = [
-    ["both right", whole(told.both_right), ""],
-    ["A right, B wrong", whole(told.gained), link("show them", { policy: a, outcome: "gained", differs: b })],
-    ["A wrong, B right", whole(told.lost), link("show them", { policy: a, outcome: "lost", differs: b })],
-    ["both wrong", whole(told.both_wrong), ""],
+    [`both ${full}`, whole(told.both_right), ""],
+    [graded ? "A scores higher" : `A ${full}, B ${less}`, whole(told.gained), link("show them", { policy: a, outcome: "gained", differs: b })],
+    [graded ? "A scores lower" : `A ${less}, B ${full}`, whole(told.lost), link("show them", { policy: a, outcome: "lost", differs: b })],
+    [graded ? "the same, less than full" : `both ${less}`, whole(told.both_less), ""],
     ["stop elsewhere", whole(told.changed), link("show them", { policy: a, differs: b })],
     ["of which A earlier", whole(told.earlier), ""],
   ];

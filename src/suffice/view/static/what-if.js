@@ -114,7 +114,7 @@ function result(told, record, values) {
     el("div", { class: "halves" },
       el("div", {}, el("h3", {}, "Where it stops"), el("div", { class: "bars" }, ...bars.flat()), el("p", { class: "spent" }, `Thin: ${other}.`),
         el("p", { class: "plain" }, `Stops ${counted(told.changed, "question")} elsewhere than ${other}, ${whole(told.earlier)} of them earlier. `,
-          `Right where ${other} is wrong: ${whole(told.gained)}; wrong where it is right: ${whole(told.lost)}.`)),
+          `Better than ${other} on ${whole(told.gained)}, worse on ${whole(told.lost)}.`)),
       el("figure", {}, el("h3", {}, `${record.metric} against ${cost}`), el("div", { class: "drawn" }))),
     told.changed ? el("h3", {}, `Questions that stop elsewhere${told.changed > told.changed_rows.length ? `, the first ${told.changed_rows.length}` : ""}`) : "",
     told.changed ? rowsTable("Questions that stop elsewhere", page, "what-if", record, { rule: told.rule, policy: "what-if", differs: told.against, split: told.split }) : "",

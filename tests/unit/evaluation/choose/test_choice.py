@@ -10,9 +10,11 @@ import pytest
 from tests.choice_population import reaching
 from tests.cut_population import run_live
 
+import suffice
 from suffice.evaluation.choose import candidates
 from suffice.evaluation.choose.choice import Choice
 from suffice.evaluation.choose.procedure import choose
+from suffice.evaluation.replay.results import BY_SIGNALS
 from suffice.evaluation.settings import LOSSES, ChoiceSettings
 from suffice.policies.rules.policy import Rule
 from suffice.testing.traces import to_trace_set
@@ -54,6 +56,17 @@ def test_the_cheapest_that_is_proven_is_chosen_and_carries_its_promise() -> None
     assert full is not None
     assert 1 - measured / full == pytest.approx(proven.saved, abs=0.02)
     json.dumps(choice.to_json(), allow_nan=False)
+
+
+def test_two_questions_have_one_answer_each() -> None:
+    """What the comparison of a page says of signals is what its first screen says."""
+    choice = chosen(suffice.read("example"), max_loss=0.03, signals=("overlap",))
+    more_rounds, by_signals, *_ = choice.answers()
+    assert (more_rounds, by_signals) == ("Do more rounds help?", BY_SIGNALS)
+    assert choice.measured.adaptive
+    short, _ = choice.answers()[by_signals]
+    assert choice.result.verdict().startswith(short)
+    assert choice.result.named("looping").title.startswith(f"{by_signals} {short}")
 
 
 def test_every_loss_is_proven_together_where_none_is_asked_for() -> None:
@@ -183,4 +196,4 @@ def test_of_a_cut_record_the_worst_is_assumed_and_said() -> None:
     cut = run_live(reaching(200), [1 if number % 7 == 0 else 3 for number in range(200)], None)
     choice = chosen(to_trace_set(cut), max_loss=0.4)
     assert any("the worst is assumed" in note for note in choice.notes)
-    assert choice.answers()["Does looping pay here?"][0].startswith("Not known:")
+    assert choice.answers()["Do more rounds help?"][0].startswith("Not known:")
