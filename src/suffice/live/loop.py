@@ -86,6 +86,9 @@ class Loop:
         self.error: Exception | None = None  # what a later round failed with; None: nothing
         self.explored: bool = watch.mode == "live" and watch.explores(question.id)
         """Whether it runs to the full budget although the policy is live."""
+        self.stays: bool = (
+            False  # whether another process may resume it; said before the first round
+        )
 
     @classmethod
     def alone(
@@ -280,7 +283,18 @@ class Loop:
         self._took, self._ticked = now - self._ticked, now
         return finished
 
-    def follow(self, asked: Round, score: float | None = None) -> Decision:
+    def resume(self, rounds: Sequence[Round]) -> Loop:
+        """Begin with rounds that are in the record, and in the window of what a day costs."""
+        self.begin()
+        if self.spending is not None:
+            self.spending.window = None
+        for finished in rounds:
+            self.follow(finished, stored=True)
+        if self.spending is not None:
+            self.spending.window = self._watch.window
+        return self
+
+    def follow(self, asked: Round, score: float | None = None, *, stored: bool = False) -> Decision:
         """Take in a round, decide and record; a policy that fails leaves the round out if it ``raises``."""
         try:
             said = self._decide(asked)
@@ -304,7 +318,8 @@ class Loop:
                 number=number, round=asked, decision=decision, took_s=took_s, score=score
             )
             self._ran.append(ran)
-        self._record(asked, score)
+        if not stored:
+            self._record(asked, score)
         return decision
 
     def follow_all(self, rounds: Sequence[Round]) -> Decision:
@@ -457,6 +472,7 @@ class Loop:
                 propensity=self._watch.explore or None,
                 policy_hash=self.policy_hash,
                 explored=self.explored,
+                stays=self.stays,
             )
         kept = asked if veiled is None else veiled.round(self.view)
         stop = None if watch.policy is None else self.would_stop is not None
@@ -490,7 +506,7 @@ class Loop:
         if self._watch.writer is not None and self._named:
             name = self._watch.writer.settle(self.question_id)
             self._ask_for(replace(self._asked, id=name))
-        self._watch.under_way.add(self.question_id)
+        self._watch.under_way[self.question_id] = self
         self._watch.count("questions")
         self._phase = "open"
         self._began = self._ticked = time.perf_counter()
@@ -521,7 +537,7 @@ class Loop:
         if self._phase != "open":
             return
         self._phase = "over"
-        self._watch.under_way.discard(self.question_id)
+        self._watch.under_way.pop(self.question_id, None)
         self._watch.count("rounds", len(self._decisions))
         if error is not None:
             if isinstance(error, Exception):
