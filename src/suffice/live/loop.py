@@ -26,6 +26,7 @@ from suffice.signals.signal_table import (
     policy_lacks,
 )
 from suffice.trace.rounds.records import (
+    DROPPED_CALLS,
     SCORE,
     Draft,
     Gold,
@@ -84,6 +85,7 @@ class Loop:
         if watch.budgets is not None:
             self.spending = Spending(watch.budgets, watch.window)
         self.error: Exception | None = None  # what a later round failed with; None: nothing
+        self.dropped_calls: int = 0  # of tools after the stop, which were not run
         self.explored: bool = watch.mode == "live" and watch.explores(question.id)
         """Whether it runs to the full budget although the policy is live."""
         self.stays: bool = (
@@ -267,6 +269,14 @@ class Loop:
         self._check_open()
         if not self.done:
             self.stopped_by, self.reason = "user", reason or "the caller ended it"
+
+    def dropped(self, calls: int) -> None:
+        """Note calls of tools after the stop, which were not run, in ``reason`` and in the last round."""
+        self.dropped_calls += calls
+        self.reason += f"; called {counted(calls, 'tool')} after the stop; dropped"
+        last = self.rounds[-1]
+        signals = {**last.signals, DROPPED_CALLS: float(self.dropped_calls)}
+        self._last = replace(last, signals=signals)
 
     def _round(self, finished: Round | None, held: dict[str, Any]) -> Round:
         from suffice.live.reported import round_of
