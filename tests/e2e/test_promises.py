@@ -159,7 +159,7 @@ def test_refused(project: Path, change: Callable[[], Any], code: int, says: str)
 def test_a_promise_is_not_carried_to_another_loop(
     project: Path, words: str, code: int, says: str
 ) -> None:
-    for name, split, size in (("tune", "tune", 100), ("few", "eval", 30)):
+    for name, split, size in (("tune", "tune", "100"), ("few", "eval", "30")):
         part = ("--split", split, "--sample", size, "--out", f"{name}.parquet")
         run("traces", "filter", "example", *part)
     save_policy(Rule("round >= 1"), "own.json")

@@ -26,6 +26,7 @@ from suffice.signals.signal_table import (
     policy_lacks,
 )
 from suffice.trace.rounds.records import (
+    DROPPED_CALLS,
     SCORE,
     Draft,
     Gold,
@@ -84,8 +85,12 @@ class Loop:
         if watch.budgets is not None:
             self.spending = Spending(watch.budgets, watch.window)
         self.error: Exception | None = None  # what a later round failed with; None: nothing
+        self.dropped_calls: int = 0  # of tools after the stop, which were not run
         self.explored: bool = watch.mode == "live" and watch.explores(question.id)
         """Whether it runs to the full budget although the policy is live."""
+        self.stays: bool = (
+            False  # whether another process may resume it; said before the first round
+        )
 
     @classmethod
     def alone(
@@ -265,6 +270,14 @@ class Loop:
         if not self.done:
             self.stopped_by, self.reason = "user", reason or "the caller ended it"
 
+    def dropped(self, calls: int) -> None:
+        """Note calls of tools after the stop, which were not run, in ``reason`` and in the last round."""
+        self.dropped_calls += calls
+        self.reason += f"; called {counted(calls, 'tool')} after the stop; dropped"
+        last = self.rounds[-1]
+        signals = {**last.signals, DROPPED_CALLS: float(self.dropped_calls)}
+        self._last = replace(last, signals=signals)
+
     def _round(self, finished: Round | None, held: dict[str, Any]) -> Round:
         from suffice.live.reported import round_of
 
@@ -280,7 +293,18 @@ class Loop:
         self._took, self._ticked = now - self._ticked, now
         return finished
 
-    def follow(self, asked: Round, score: float | None = None) -> Decision:
+    def resume(self, rounds: Sequence[Round]) -> Loop:
+        """Begin with rounds that are in the record, and in the window of what a day costs."""
+        self.begin()
+        if self.spending is not None:
+            self.spending.window = None
+        for finished in rounds:
+            self.follow(finished, stored=True)
+        if self.spending is not None:
+            self.spending.window = self._watch.window
+        return self
+
+    def follow(self, asked: Round, score: float | None = None, *, stored: bool = False) -> Decision:
         """Take in a round, decide and record; a policy that fails leaves the round out if it ``raises``."""
         try:
             said = self._decide(asked)
@@ -296,7 +320,8 @@ class Loop:
             said = replace(_UNASKED, reason=why)
         decision = self._settle(said, asked)
         self._ids.update(passage.id for passage in asked.passages or ())
-        self._record(asked, score)
+        if not stored:
+            self._record(asked, score)
         # what others ran at the same time is seen once this round is in the record
         if not decision.stop and self.spending is not None and (spent := self.spending.barred()):
             self.told = decision = _budget(decision, spent)
@@ -462,6 +487,7 @@ class Loop:
                 propensity=self._watch.explore or None,
                 policy_hash=self.policy_hash,
                 explored=self.explored,
+                stays=self.stays,
             )
         kept = asked if veiled is None else veiled.round(self.view)
         stop = None if watch.policy is None else self.would_stop is not None
@@ -505,7 +531,7 @@ class Loop:
         if self._watch.writer is not None and self._named:
             name = self._watch.writer.settle(self.question_id)
             self._ask_for(replace(self._asked, id=name))
-        self._watch.under_way.add(self.question_id)
+        self._watch.under_way[self.question_id] = self
         self._watch.count("questions")
         self._phase = "open"
         self._began = self._ticked = time.perf_counter()
@@ -538,7 +564,7 @@ class Loop:
         if self._phase != "open":
             return
         self._phase = "over"
-        self._watch.under_way.discard(self.question_id)
+        self._watch.under_way.pop(self.question_id, None)
         self._watch.count("rounds", len(self._decisions))
         if error is not None:
             if isinstance(error, Exception):

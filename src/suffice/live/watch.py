@@ -235,6 +235,22 @@ class Watch:
         )
         return Loop(self._watching, asked, gold, named=question_id is not None)
 
+    def resume(self, question_id: str) -> Loop | None:
+        """Return the loop of a question under way, also of one that another process left as ``stays``.
+
+        ``None``: there is none by this policy and ``explore`` of the last week, or the record has no texts.
+        """
+        watching, running = self._watching, self._watching.under_way.get(question_id)
+        writer = watching.writer
+        if writer is None or (running is not None and writer.owns(question_id)):
+            return running
+        watching.under_way.pop(question_id, None)
+        terms = watching.policy_hash, watching.explore or None
+        record = None if watching.privacy else writer.resume(question_id, *terms)
+        if record is None:
+            return None
+        return Loop(watching, record.question, record.gold).resume(record.rounds)
+
     def label(
         self,
         question_id: str,

@@ -27,6 +27,7 @@ from suffice.trace.values import MOST_INT16, whole
 
 if TYPE_CHECKING:
     from suffice.costs.prices import Prices, Tariff
+    from suffice.live.loop import Loop
     from suffice.live.observing import Observer
     from suffice.live.privacy import Privacy
     from suffice.trace.loop_record import LoopRecord
@@ -63,7 +64,7 @@ class Watching:
     window: Window | None = None
     privacy: Privacy | None = None
     observers: tuple[Observer, ...] = ()
-    under_way: set[str] = field(default_factory=set)
+    under_way: dict[str, Loop] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     said: set[str] = field(default_factory=set)
     lacking: set[str] = field(default_factory=set)  # signals checked for missing inputs

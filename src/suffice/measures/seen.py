@@ -26,7 +26,7 @@ from suffice.stats.logistic import predicted_by_others
 from suffice.stats.units import Array, Mask
 from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.reader import answer_banners
-from suffice.trace.rounds.records import CUTS, POLICY_STOP
+from suffice.trace.rounds.records import CUTS, NOT_READ, POLICY_STOP
 from suffice.trace.rounds.trace_set import TraceSet, in_words
 
 _MOST = 0.5
@@ -379,7 +379,7 @@ def _signals_at(traces: TraceSet, until: Stops, drawn: Mask) -> dict[str, Array]
     for name in traces.signal_names:
         values = traces.stored_signal(name)[0][rows, there]
         defined = np.isfinite(values[drawn])
-        if name != POLICY_STOP and defined.mean() > _MOST:
+        if name not in NOT_READ and defined.mean() > _MOST:
             mean = float(values[drawn][defined].mean())
             signals[name] = np.where(np.isfinite(values), values, mean)
     return signals

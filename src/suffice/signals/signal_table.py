@@ -27,7 +27,7 @@ from suffice.signals.known_signals import (
 )
 from suffice.stats.units import Array, Mask
 from suffice.trace.parquet import to_cells
-from suffice.trace.rounds.records import POLICY_STOP, LoopView, Round
+from suffice.trace.rounds.records import NOT_READ, LoopView, Round
 from suffice.trace.rounds.schema import ROUND_COLUMNS, SCHEMA
 from suffice.trace.rounds.trace_set import TraceSet, is_veiled
 
@@ -181,7 +181,7 @@ def refuse_lacking(specs: Iterable[SignalSpec], traces: TraceSet) -> None:
 def given_signals(traces: TraceSet) -> tuple[str, ...]:
     """Return the names of the signals that the record gives: fixed names first, then the user's own."""
     fixed = (name for name, spec in SIGNALS.items() if lack(spec, traces) is None)
-    other = {*SIGNALS, POLICY_STOP}
+    other = {*SIGNALS, *NOT_READ}
     return (*fixed, *(name for name in traces.signal_names if name not in other))
 
 

@@ -26,7 +26,7 @@ else:
 
 VERSION = 1
 _APPLICATION = 0x53756666
-# `turn` counts questions in the order in which they ended; a reserved name has no `begun`
+# `turn` counts questions as they end; a reserved name has no `begun`; `ended` without `turn`: may be resumed
 SCHEMA = """
 CREATE TABLE runs (
     number INTEGER PRIMARY KEY, token TEXT NOT NULL UNIQUE, document TEXT NOT NULL, host TEXT NOT NULL,

@@ -24,12 +24,13 @@ from suffice.trace.rounds.records import (
     POLICY_STOP,
     Gold,
     Question,
+    QuestionRecord,
     Round,
     StoppedBy,
     Usage,
     as_document,
 )
-from suffice.trace.store import BUSY_S, END, Connection, Store, end_all, free_id
+from suffice.trace.store import BUSY_S, END, Connection, Store, end_all, free_id, resumed
 
 if TYPE_CHECKING:
     from suffice.trace.rounds.labels import Label
@@ -42,13 +43,14 @@ _FAILURES = (SufficeError, sqlite3.Error, MemoryError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """A question whose loop began; ``explored``: it runs on past its policy's stop."""
+    """A question whose loop began; ``explored``: it runs on past its policy's stop; ``stays``: see Loop."""
 
     question: Question
     gold: Gold = field(default_factory=Gold)
     propensity: float | None = None
     policy_hash: str | None = None
     explored: bool = False
+    stays: bool = False
 
 
 @dataclass(slots=True)
@@ -90,6 +92,8 @@ class _Entry:
             return
         done = [_done(connection, statement, run).rowcount for statement in self.statements]
         if done[-1] < 1 and (self.rounds or self.over):
+            if self.over and _done(connection, (_MOVED, (self.question, run)), run).fetchone():
+                return  # another process resumed it, and ends it
             raise Refused(f"question {self.question!r:.60} is gone")
 
 
@@ -102,7 +106,7 @@ _OWN = "(SELECT number FROM questions WHERE id = ? AND run = ? AND turn IS NULL)
 _FORGET = "DELETE FROM questions WHERE id = ? AND run = ? AND begun IS NULL"
 _BEGIN = (
     'INSERT INTO questions (id, run, text, type, split, "group", gold_answers, gold_passage_ids, policy_hash,'
-    " propensity, explored, begun) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " propensity, explored, begun, ended) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _ROUND = (
     "INSERT INTO rounds (question, round, content, score, time) SELECT number, ?, ?, ?, ? FROM questions "
@@ -110,6 +114,7 @@ _ROUND = (
 )
 _HAS_ROUND = "SELECT 1 FROM rounds JOIN questions ON number = question WHERE id = ? AND run = ? AND round = ?"
 _HAS_ENDED = "SELECT 1 FROM questions WHERE id = ? AND run = ? AND turn IS NOT NULL"
+_MOVED = "SELECT 1 FROM questions WHERE id = ? AND run <> ?"
 _LAST = f"UPDATE rounds SET content = ? WHERE question = {_OWN} AND round = ?"  # noqa: S608
 _PAST = "SELECT round, time, content FROM rounds WHERE question = ? AND round > ? ORDER BY round"
 _OTHERS = (
@@ -189,6 +194,25 @@ class LoopRecord:
                     if write:
                         self._failed(error)
             return free_id(wanted, held.__contains__)
+
+    def resume(self, name: str, *terms: Any) -> QuestionRecord | None:
+        """Go on with a question that another process began by the same policy hash and propensity."""
+        with self.lock, suppress(*_FAILURES):
+            self.check_process()
+            if not self.closed and self.flush():
+                with self._store.transaction() as connection:
+                    record = resumed(connection, name, self._own_run(connection), terms)
+                if record is not None:
+                    self._open[name] = (len(record.rounds), record.rounds[-1])
+                return record
+        return None
+
+    def owns(self, name: str) -> bool:
+        """Whether no other process resumed the question."""
+        with self.lock, suppress(*_FAILURES), self._store.transaction(write=False) as connection:
+            found = connection.execute(_MOVED, (name, self._run or 0)).fetchone()
+            return self._run is None or found is None
+        return True
 
     def release(self, name: str) -> None:
         """Free the id of a question that ended before a round."""
@@ -406,7 +430,7 @@ class LoopRecord:
         begun = old.execute("SELECT * FROM questions WHERE turn IS NULL AND run = ?", (run,))
         entries = list[_Entry]()
         for number, name, _, *cells in begun.fetchall():
-            statements: list[_Statement] = [(_BEGIN, (name, _RUN, *cells[:10]))]
+            statements: list[_Statement] = [(_BEGIN, (name, _RUN, *cells[:11]))]
             rounds = old.execute(
                 "SELECT round, content, score, time FROM rounds WHERE question = ? ORDER BY round",
                 (number,),
@@ -422,7 +446,8 @@ def _beginning(name: str, began: Begun, now: float) -> list[_Statement]:
     asked, gold = began.question, began.gold
     lists = (json.dumps(texts, ensure_ascii=False) for texts in (gold.answers, gold.passage_ids))
     told = (asked.text, asked.type, asked.split, asked.group, *lists)
-    drawn = (began.policy_hash, began.propensity, int(began.explored), now)
+    stays = now if began.stays else None
+    drawn = (began.policy_hash, began.propensity, int(began.explored), now, stays)
     return [(_FORGET, (name, _RUN)), (_BEGIN, (name, _RUN, *told, *drawn))]
 
 

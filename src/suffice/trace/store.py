@@ -46,6 +46,7 @@ SUFFIXES = (".db", ".sqlite", ".sqlite3")
 NAME = "record.db"
 """What a folder calls its store."""
 BUSY_S = 10.0
+RESUMED_S = 7 * 86_400.0  # as long as another process may resume a question
 ALL = 1 << 62
 """As many as there are."""
 
@@ -81,15 +82,11 @@ def store_place(record: str | Path) -> Path:
             f"loops are recorded into a database; write record={place.with_suffix('.db')}, or a folder, "
             f"which then holds {NAME}"
         )
-    other = next(iter((*place.glob("[!.]*.parquet"), *place.glob("watch-*.jsonl"))), None)
+    other = next(iter(place.glob("[!.]*.parquet")), None)
     if other is not None and not (place / NAME).exists():
-        old = other.name.startswith("watch-")
-        how = (
-            f"suffice traces import --format watch-1 {place} --out NEW" if old else "another folder"
-        )
         raise UsageError(
-            f"{place} holds another record ({other.name}); record={place}.db goes beside it"
-            + (f", and the old one is read once more by: {how}" if old else f", or name {how}")
+            f"{place} holds another record ({other.name}); record={place}.db goes beside it, or name another "
+            "folder"
         )
     return place / NAME
 
@@ -381,6 +378,18 @@ def _record_of(
     )
 
 
+def resumed(connection: Connection, name: str, run: int, terms: Any) -> QuestionRecord | None:
+    """Give a run a question that may be resumed; ``None``: none has that id, policy and propensity."""
+    row = connection.execute(
+        f"{_QUESTIONS} WHERE id = ? AND turn IS NULL AND ended IS NOT NULL", (name,)
+    ).fetchone()
+    if row is None or tuple(row[8:10]) != terms:
+        return None
+    now = (run, time.time(), name)
+    connection.execute("UPDATE questions SET run = ?, ended = ? WHERE id = ?", now)
+    return _record_of(connection, row, None)
+
+
 END = (
     "UPDATE questions SET ended = ?, stopped_by = ?, turn = (SELECT coalesce(max(turn), 0) + 1 FROM "
     "questions) WHERE id = ? AND run = ? AND turn IS NULL"
@@ -388,8 +397,11 @@ END = (
 
 
 def end_all(connection: Connection, run: int) -> None:
-    """End the unfinished questions of a run with an error."""
+    """End the unfinished questions of a run with an error, but those that another process may resume."""
     connection.execute("DELETE FROM questions WHERE run = ? AND begun IS NULL", (run,))
-    left = connection.execute("SELECT id FROM questions WHERE run = ? AND turn IS NULL", (run,))
+    left = connection.execute(
+        "SELECT id FROM questions WHERE run = ? AND turn IS NULL AND (ended IS NULL OR ended < ?)",
+        (run, time.time() - RESUMED_S),
+    )
     for (name,) in left.fetchall():
         connection.execute(END, (time.time(), "error", name, run))

@@ -379,6 +379,9 @@ CUTS = ("policy", "budget", "gold", "user", "error")
 """The ends that are cuts where they come before the full budget."""
 POLICY_STOP = "policy_stop"
 """The name in the map ``signals`` of 1 where the running policy said stop, 0 where it went on."""
+DROPPED_CALLS = "dropped_calls"
+"""The name there, in a last round, of the calls of tools after the stop, which were not run."""
+NOT_READ = frozenset({POLICY_STOP, DROPPED_CALLS})  # by policies
 
 
 SCORE = Range(0.0, 1.0, "a number from 0 to 1 (a score divided by the largest one)")
