@@ -565,7 +565,8 @@ class Stopping:
         if counts["explored"]:
             level = 100 * (1 - self._level)
             notes.append(
-                "A question that no stop cuts short loses and saves 0, and counts in the means. Intervals "
+                "A question that no stop cuts short loses and saves 0, and counts in the means. Savings are "
+                "means of each question's share; choose and replay compare total costs. Intervals "
                 f"hold at all times together, each with {level:g}% confidence, if the means do not change."
             )
         if self._unknown:
