@@ -128,9 +128,11 @@ def test_a_fast_sample_of_logs_labelled_in_part(rates: tuple[float, float, float
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [800, 2000])
 @pytest.mark.parametrize("stopped", [True, False])
-@pytest.mark.parametrize("rates", RATES)
+@pytest.mark.parametrize(
+    ("rates", "size"),
+    [*((rates, 800) for rates in RATES), (ADVISED, 2000), ((0.5, 1.0, 1.0), 2000)],
+)
 def test_logs_labelled_in_part(rates: tuple[float, float, float], stopped: bool, size: int) -> None:
     asked = partial(of_log, rates=rates, size=size, explore=0.2, stopped=stopped)
     assert share(asked, DRAWS) <= most_allowed(0.05, DRAWS)
