@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from suffice.datasets.files import FileTable, Row, no_column, open_table, text_id
 from suffice.errors import DataError, counted
 from suffice.trace.parquet import columns_of, from_cells
+from suffice.trace.rounds.checks import OF_QUESTIONS, meant
 from suffice.trace.rounds.records import Gold, Question, QuestionRecord
 from suffice.trace.rounds.schema import COLUMNS, record_from_rows
 from suffice.trace.values import MOST_INT16
@@ -133,7 +134,7 @@ def _items(row: Row, value: Any, column: str, item: pa.DataType) -> Any:
 _TYPES = {column.name: column.type for column in COLUMNS}
 _PASSAGE = _TYPES["passages"].value_type
 _QUESTION, _GOLD = columns_of(Question, COLUMNS), columns_of(Gold, COLUMNS)
-_SHARED = (*(column.name for column in (*_QUESTION, *_GOLD)), "propensity", "policy_hash")
+_SHARED = ("question_id", *OF_QUESTIONS)
 SIGNAL = "signals."
 _PASSAGES = {
     "passage_ids": "id",
@@ -209,7 +210,7 @@ def read_table(
                     _Problem("questions with gaps", question, rows[-1].error(said, "round"))
                 )
             else:
-                records[question] = _record(kept)
+                records[question] = _record(kept, rows)
         except DataError as error:
             problems.append(_Problem("wrong cells", question, error))
     if layout.duplicates == "refuse":
@@ -449,8 +450,7 @@ def _by_round(
     return kept if {*kept} - {0} == {*range(1, max(*kept, 1) + 1)} else None
 
 
-def _record(rows: dict[int, _Line]) -> QuestionRecord:
-    lines = tuple(rows.values())
+def _record(rows: dict[int, _Line], lines: Sequence[_Line]) -> QuestionRecord:
     shared = _agreed(lines)
     closed = rows.pop(0, None)
     last = {**rows[len(rows)].cells, **{name: shared.get(name) for name in _SHARED}}
@@ -475,10 +475,9 @@ def _agreed(lines: Sequence[_Line]) -> dict[str, Any]:
     shared: dict[str, Any] = {}
     for line in lines:
         for name in _SHARED:
-            value = line.cells.get(name)
-            if value is None:
+            if (value := line.cells.get(name)) is None or meant(name, value) is None:
                 continue
-            if shared.setdefault(name, value) != value:
+            if meant(name, shared.setdefault(name, value)) != meant(name, value):
                 raise line.error(
                     f"question {line.cells['question_id']!r} has {shared[name]!r:.60} in an earlier row and "
                     f"{value!r:.60} here; it is the same in all rows of a question",

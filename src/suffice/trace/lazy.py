@@ -84,6 +84,13 @@ class LazyTable:
             return self._columns[name, ""].take(pa.array(rows))
         return self._read(name, "", self.rows[rows])
 
+    def place(self, row: int) -> tuple[str, int]:
+        """Return the file of a row, and its number there."""
+        ends = np.cumsum([span.rows for span in self.spans])
+        at = int(self.rows[row])
+        span = self.spans[int(np.searchsorted(ends, at, side="right"))]
+        return str(span.file.file), at - int(ends[self.spans.index(span)]) + span.stop
+
     def _read(
         self,
         name: str,

@@ -19,7 +19,14 @@ from suffice.trace.engines import as_place
 from suffice.trace.lazy import LazyTable, Span, in_memory
 from suffice.trace.parquet import TableSchema, footer_of
 from suffice.trace.recording import count_failures, is_exported, stores_at
-from suffice.trace.rounds.checks import Keys, Problem, key_problems, row_problems
+from suffice.trace.rounds.checks import (
+    OF_QUESTIONS,
+    Keys,
+    Problem,
+    evened,
+    key_problems,
+    row_problems,
+)
 from suffice.trace.rounds.labels import LABELS_FILE, Labels, labels_beside
 from suffice.trace.rounds.schema import QUESTIONS, SCHEMA
 from suffice.trace.rounds.trace_set import (
@@ -147,10 +154,16 @@ def _opened(
     for number, name in enumerate(names, start=1):
         table.column(name)
         progress(number / len(names))
-    read, keys = table.select(names), Keys.of(table)
+    keys = Keys.of(table)
+    if (keys.rounds == 0).any():  # which other rounds are read without
+        names += [name for name in OF_QUESTIONS if name in {*table.column_names} - {*names}]
+    read = table.select(names)
     placed = _placed((file.file, file.rows) for file in files)
     if problems := [*map(placed, key_problems(read, keys))]:
         raise first_error(problems)
+    grouped, _ = keys.grouped(read)
+    if evened(grouped, keys.by_group[1]) is not grouped:
+        return None  # some rows lack what others of their question state
     rows = keys.by_question
     is_round = keys.rounds[rows] > 0
     known_starts = None
@@ -391,6 +404,9 @@ def as_trace_set(table: pa.Table, origin: TraceSetOrigin) -> TraceSet:
     """Return rows in the schema, each question's rounds complete, as a trace set."""
     order = pc.sort_indices(table, sort_keys=[("question_id", "ascending"), ("round", "ascending")])
     table = table.take(order)
+    ids = table.column("question_id")
+    ends = np.flatnonzero(pc.not_equal(ids[1:], ids[:-1])) + 1
+    table = evened(table, np.array([0, *ends, len(ids)]) if len(ids) else np.zeros(1, np.int64))
     is_round = pc.greater(table.column("round"), 0)
     return TraceSet(
         table=table.filter(is_round), closed_book=table.filter(pc.invert(is_round)), origin=origin
@@ -418,7 +434,8 @@ def pool_traces(sets: Sequence[TraceSet]) -> TraceSet:
     for traces in sets:
         renamed = {name: free_id(name, held.__contains__) for name in traces.question_ids}
         held.update(renamed.values())
-        for rows in (traces.table, traces.closed_book):
+        evenly = traces.evened()
+        for rows in (evenly.table, evenly.closed_book):
             table = in_memory(rows)
             at = table.schema.get_field_index("question_id")
             names = [renamed[name] for name in table.column(at).to_pylist()]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from suffice.errors import DataError
+from suffice.errors import DataError, UsageError
 from suffice.trace.parquet import (
     BOOL,
     FLOAT32,
@@ -145,6 +145,11 @@ ROUND_COLUMNS = columns_of(Round, COLUMNS)
 
 def record_to_rows(record: QuestionRecord) -> list[dict[str, Any]]:
     """Return the rows of one question, in round order, keyed by column."""
+    if not isinstance(record, QuestionRecord):
+        raise UsageError(
+            f"what is written is a TraceSet or suffice.QuestionRecords, found {type(record).__name__}; rows "
+            "of a table come in from a file: suffice traces import --format columns FILE --out NEW"
+        )
     if not record.rounds:
         raise DataError(f"question {record.question.id!r} has no rounds; a record has at least one")
     shared = to_cells(record.question, QUESTION_COLUMNS) | to_cells(record.gold, _GOLD_COLUMNS)

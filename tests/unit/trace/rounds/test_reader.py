@@ -211,8 +211,11 @@ def test_a_missing_schema_reads_as_version_1_with_a_warning(tmp_path: Path) -> N
 
 # --- sets of files ----------------------------------------------------------------------------
 def test_rows_in_any_order_and_in_several_files(tmp_path: Path) -> None:
-    write(tmp_path / "1.parquet", question_id=["b", "a", "b", "a"], round=[2, 2, 1, 1])
-    write(tmp_path / "2.parquet", question_id=["d", "0", "d", "c"], round=[1, 1, 2, 1])
+    same = ["Where?"] * 4
+    ids = ["b", "a", "b", "a"]
+    write(tmp_path / "1.parquet", question_id=ids, round=[2, 2, 1, 1], question=same)
+    ids = ["d", "0", "d", "c"]
+    write(tmp_path / "2.parquet", question_id=ids, round=[1, 1, 2, 1], question=same)
     (tmp_path / "notes.txt").write_text("not read")
     (tmp_path / ".hidden.parquet").write_bytes(b"not read")
     traces = read_traces(tmp_path)
@@ -314,7 +317,7 @@ def test_skip_invalid_keeps_the_rest_and_counts(tmp_path: Path) -> None:
 
 
 def test_inspection_lists_everything(tmp_path: Path) -> None:
-    file = write(tmp_path / "t.parquet", round=[1, 1, 1, 2], question=["x", "y", None, "z"])
+    file = write(tmp_path / "t.parquet", round=[1, 1, 1, 2], question=["x", "x", None, "z"])
     inspection = inspect_traces(file)
     assert [(e.row, e.column) for e in inspection.errors] == [(2, "question"), (1, "round")]
     assert inspection.traces.n_questions == 0
