@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import random
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -20,7 +18,7 @@ import pytest
 
 import suffice
 from suffice.cli.main import main
-from suffice.datasets.recordings import import_traces, label_traces
+from suffice.datasets.recordings import label_traces
 from suffice.errors import DataError, StorageError, SufficeError, SufficeWarning, UsageError
 from suffice.live.watch import Watch
 from suffice.testing.traces import make_record
@@ -323,30 +321,3 @@ def test_an_export_into_its_own_folder_doubles_nothing(tmp_path: Path) -> None:
     assert kept(folder) == before
     record(folder, 1, name="new")
     assert kept(folder).keys() == {*before, "new0"}
-
-
-def test_an_old_folder_of_journals_is_imported(tmp_path: Path) -> None:
-    old = tmp_path / "old"
-    old.mkdir()
-    write_traces([make_record("done", ["Oslo"])], old / "watch-a-00000.parquet")
-    lines: list[dict[str, object]] = [{"suffice_journal": 1, "run": {"pipeline": "mine"}}]
-    for name in ("done", "half"):
-        begun = {"id": name, "text": f"{name}?"}
-        lines.append({"begin": begun, "gold": {}, "propensity": 0.5, "policy_hash": "h"})
-        lines.append({"id": name, "round": {"answer": "Oslo"}, "score": 1.0})
-    lines.append({"id": "done", "end": "policy", "last": {"answer": "Skien"}})
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    (old / "watch-a-00001.jsonl").write_text(text + "damaged\n" + '{"begin": {"id"')
-    (old / "labels.jsonl").write_text('{"question_id": "half", "gold_answers": ["Oslo"]}\n')
-    for refused in (lambda: read_traces(tmp_path / "old2"), lambda: Watch(record=old)):
-        shutil.copytree(old, tmp_path / "old2", dirs_exist_ok=True)
-        (tmp_path / "old2" / "watch-a-00000.parquet").unlink()
-        with pytest.raises((DataError, UsageError), match="watch-1"):
-            refused()
-    written = import_traces(old, tmp_path / "new", format="watch-1")
-    assert written.questions == 3
-    found = kept(tmp_path / "new")
-    assert [held.answer for held in found["done#2"].rounds] == ["Skien"]
-    assert (found["done#2"].stopped_by, found["half"].stopped_by) == ("policy", "error")
-    assert found["half"].gold.answers == ("Oslo",)
-    assert found["half"].propensity == 0.5
