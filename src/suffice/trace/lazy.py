@@ -86,10 +86,10 @@ class LazyTable:
 
     def place(self, row: int) -> tuple[str, int]:
         """Return the file of a row, and its number there."""
-        ends = np.cumsum([span.rows for span in self.spans])
-        at = int(self.rows[row])
-        span = self.spans[int(np.searchsorted(ends, at, side="right"))]
-        return str(span.file.file), at - int(ends[self.spans.index(span)]) + span.stop
+        at, spans = int(self.rows[row]), iter(self.spans)
+        while at >= (span := next(spans)).rows:
+            at -= span.rows
+        return str(span.file.file), at + span.start
 
     def _read(
         self,

@@ -136,19 +136,15 @@ class Keys:
         steps[self.starts[1:-1] - 1] = 1
         return bool((steps == 1).all() and np.isin(firsts, (0, 1)).all() and (lasts > 0).all())
 
-    @cached_property
-    def by_group(self) -> tuple[NDArray[np.int64] | None, NDArray[np.int64]]:
-        """Return the rows question by question (``None``: they are), and where each begins."""
-        if self.in_order:
-            return None, self.starts
-        order = self.by_question[np.count_nonzero(self.codes < 0) :]
-        return order, Keys(self.codes[order], self.rank, self.rounds[order]).starts
-
-    def grouped(self, table: pa.Table) -> tuple[pa.Table, NDArray[np.int64] | None]:
-        """Return id, round and the columns of questions, question by question, and the order."""
+    def grouped(self, table: pa.Table) -> tuple[pa.Table, NDArray[np.int64], NDArray[np.int64]]:
+        """Return id, round and columns of questions, question by question; where each begins; the order."""
         there = filter(table.column_names.__contains__, ("question_id", "round", *OF_QUESTIONS))
-        order, of_questions = self.by_group[0], table.select([*there])
-        return (of_questions if order is None else of_questions.take(pa.array(order))), order
+        table = table.select([*there])
+        if self.in_order:
+            return table, self.starts, np.arange(table.num_rows)
+        order = self.by_question
+        by_group = Keys(self.codes[order], self.rank, self.rounds[order])
+        return table.take(pa.array(order)), by_group.starts, order
 
     @cached_property
     def by_question(self) -> NDArray[np.int64]:
@@ -222,12 +218,13 @@ def stating_rows(
     return stating, pairs
 
 
-def _changed(cells: pa.ChunkedArray) -> NDArray[Any]:
+def _changed(cells: pa.ChunkedArray) -> NDArray[np.bool_]:
     """Return where a row differs from the one before, (n_rows - 1,)."""
     if not pa.types.is_list(cells.type):
         null = np.asarray(cells.is_null(), bool)
         equal = np.asarray(pc.fill_null(pc.equal(cells[1:], cells[:-1]), False), bool)
-        return np.logical_not(equal | (null[1:] & null[:-1]))
+        alike: NDArray[np.bool_] = equal | (null[1:] & null[:-1])
+        return ~alike
     sizes = np.asarray(pc.fill_null(pc.list_value_length(cells), 0)).astype(np.int64)
     items, first = pc.list_flatten(cells), int(sizes[0])
     rows = np.repeat(np.arange(len(sizes)), sizes)[first:]
@@ -251,22 +248,19 @@ def evened(table: pa.Table, starts: NDArray[np.int64]) -> pa.Table:
 
 def contradiction(table: pa.Table, name: str, first: int, other: int) -> str:
     """Return the message for two rows that state different values of their question."""
-    of = table.select(["question_id", "round", name]).take([first, other]).to_pylist()
-    ways = "" if name in _NULLS else ", or in one of them"
-    ways += "; what a round asks is column query" * (name == "question")
+    one, another = table.select(["question_id", "round", name]).take([first, other]).to_pylist()
+    asks = "; what a round asks is column query" * (name == "question")
     return (
-        f"question {of[0]['question_id']!r} has {of[0][name]!r:.80} in round {of[0]['round']} and "
-        f"{of[1][name]!r:.80} in round {of[1]['round']}; {name} is the question's own: write one value in "
-        f"all its rows{ways}"
+        f"question {one['question_id']!r} has {one[name]!r:.80} in round {one['round']} and "
+        f"{another[name]!r:.80} in round {another['round']}; write one {name} in all its rows{asks}"
     )
 
 
 def _one_value(table: pa.Table, keys: Keys) -> Iterator[Problem]:
-    grouped, order = keys.grouped(table)
+    grouped, starts, order = keys.grouped(table)
     for name in grouped.column_names[2:]:
-        for first, other in stating_rows(name, grouped.column(name), keys.by_group[1])[1]:
-            position = other if order is None else int(order[other])
-            yield Problem(position, name, contradiction(grouped, name, first, other))
+        for first, other in stating_rows(name, grouped.column(name), starts)[1]:
+            yield Problem(int(order[other]), name, contradiction(grouped, name, first, other))
 
 
 def _stops(table: pa.Table, keys: Keys) -> Iterator[Problem]:
@@ -328,7 +322,7 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "llm_calls": _CALL_PARTS,
     **{
         name: (f"answer_{name}",)
-        for name in ("prompt_tokens", "cached_tokens", "completion_tokens")
+        for name in ("prompt_tokens", "cached_tokens", "completion_tokens", "usd")
     },
 }
 

@@ -19,14 +19,7 @@ from suffice.trace.engines import as_place
 from suffice.trace.lazy import LazyTable, Span, in_memory
 from suffice.trace.parquet import TableSchema, footer_of
 from suffice.trace.recording import count_failures, is_exported, stores_at
-from suffice.trace.rounds.checks import (
-    OF_QUESTIONS,
-    Keys,
-    Problem,
-    evened,
-    key_problems,
-    row_problems,
-)
+from suffice.trace.rounds.checks import Keys, Problem, evened, key_problems, row_problems
 from suffice.trace.rounds.labels import LABELS_FILE, Labels, labels_beside
 from suffice.trace.rounds.schema import QUESTIONS, SCHEMA
 from suffice.trace.rounds.trace_set import (
@@ -155,14 +148,13 @@ def _opened(
         table.column(name)
         progress(number / len(names))
     keys = Keys.of(table)
-    if (keys.rounds == 0).any():  # which other rounds are read without
-        names += [name for name in OF_QUESTIONS if name in {*table.column_names} - {*names}]
-    read = table.select(names)
+    # other rounds are read without round 0, which may state what they do not
+    read = table if (keys.rounds == 0).any() else table.select(names)
     placed = _placed((file.file, file.rows) for file in files)
     if problems := [*map(placed, key_problems(read, keys))]:
         raise first_error(problems)
-    grouped, _ = keys.grouped(read)
-    if evened(grouped, keys.by_group[1]) is not grouped:
+    grouped, starts, _ = keys.grouped(read)
+    if evened(grouped, starts) is not grouped:
         return None  # some rows lack what others of their question state
     rows = keys.by_question
     is_round = keys.rounds[rows] > 0

@@ -12,6 +12,7 @@ from suffice.errors import DataError, UsageError
 from suffice.trace.parquet import (
     BOOL,
     FLOAT32,
+    FLOAT64,
     INT16,
     INT32,
     SIGNALS,
@@ -100,6 +101,8 @@ COLUMNS: tuple[Column, ...] = (
     Column(Usage, "sample_latency_s", FLOAT32, "of which the samples took"),
     Column(Usage, "judge_latency_s", FLOAT32, "of which the judge took"),
     Column(Usage, "look_latency_s", FLOAT32, "of which the looks took", since=2),
+    Column(Usage, "usd", FLOAT64, "what the round cost as billed, in US dollars", since=2),
+    Column(Usage, "answer_usd", FLOAT64, "of which the answer cost", since=2),
     Column(Round, "probed", BOOL, "the answer was asked for the record only", since=2),
     Column(
         QuestionRecord,
@@ -146,10 +149,8 @@ ROUND_COLUMNS = columns_of(Round, COLUMNS)
 def record_to_rows(record: QuestionRecord) -> list[dict[str, Any]]:
     """Return the rows of one question, in round order, keyed by column."""
     if not isinstance(record, QuestionRecord):
-        raise UsageError(
-            f"what is written is a TraceSet or suffice.QuestionRecords, found {type(record).__name__}; rows "
-            "of a table come in from a file: suffice traces import --format columns FILE --out NEW"
-        )
+        said = f"write takes a TraceSet or suffice.QuestionRecords, found {type(record).__name__}; of a file"
+        raise UsageError(f"{said} of rows: suffice traces import --format columns FILE --out NEW")
     if not record.rounds:
         raise DataError(f"question {record.question.id!r} has no rounds; a record has at least one")
     shared = to_cells(record.question, QUESTION_COLUMNS) | to_cells(record.gold, _GOLD_COLUMNS)

@@ -238,7 +238,7 @@ class TraceSet:
             for name in filter(table.column_names.__contains__, OF_QUESTIONS):
                 values, even = self._stated(table, name)
                 if not even:
-                    evened = evened._with_column_of_questions(name, values)
+                    evened = evened._with_column_of_questions(name, values.combine_chunks())
         return evened
 
     def _at(self, column: str, rows: NDArray[np.int64]) -> pa.ChunkedArray:
@@ -362,15 +362,14 @@ class TraceSet:
         """Return the same rounds, each question in the named split, (n_questions,)."""
         return self._with_column_of_questions("split", pa.array(splits, pa.string()))
 
-    def _with_column_of_questions(self, name: str, values: pa.Array | pa.ChunkedArray) -> TraceSet:
-        values = pa.chunked_array([values]) if isinstance(values, pa.Array) else values
-        by_row = values.take(pa.array(self._cells[0]))
+    def _with_column_of_questions(self, name: str, values: pa.Array) -> TraceSet:
+        by_row = pa.chunked_array([values.take(pa.array(self._cells[0]))])
         ids = pa.array(self.question_ids, pa.string())
         of = pc.index_in(self.closed_book.column("question_id"), ids).combine_chunks()
         return replace(
             self,
             table=with_column(self.table, name, by_row),
-            closed_book=with_column(self.closed_book, name, values.take(of)),
+            closed_book=with_column(self.closed_book, name, pa.chunked_array([values.take(of)])),
         )
 
     def closed_book_rounds(self) -> TraceSet:
