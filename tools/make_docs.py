@@ -140,7 +140,7 @@ def schema_page() -> str:
         "directory may hold `labels.jsonl` ([labels](records.md#label-it-later)). A store of live loops "
         "(`FILE.db`) holds the same.\n\n"
         "- File metadata carries `suffice.schema` and `suffice.run`.\n"
-        "- Unknown columns are ignored. Missing optional ones read as null.\n"
+        "- Unknown columns are ignored, but a number among them may be a [metric](guides/comparing.md#scores-of-your-own). Missing optional ones read as null.\n"
         "- Any Arrow type that converts without loss is accepted.\n"
         "- Token columns belong to the answering call, `sample_` columns to its samples, `judge_` columns "
         "to the calls in `judge_calls`. So a policy pays for what it reads.\n\n"
