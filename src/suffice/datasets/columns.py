@@ -163,7 +163,6 @@ ROLES: tuple[str, ...] = (*_TYPES, *_PASSAGES, *_TIMES)
 
 _FORM = "question_id=NAME,round=NAME,question=NAME,answer=NAME,gold_answers=NAME,..."
 _NEEDED = (("question", "question_id"), ("answer", "score"))
-NOT_READ = "-"
 TASR: Mapping[str, str] = {
     "question_id": "qid",
     "round": "round",
@@ -274,7 +273,7 @@ def _first_round(lines: Mapping[str, Sequence[_Line]], layout: Layout) -> int:
 # --- which columns ----------------------------------------------------------------------------------
 def _columns(table: FileTable, layout: Layout) -> dict[str, str]:
     command = f"--format columns {table.file}"
-    roles = {role: column for role, column in layout.columns.items() if column != NOT_READ}
+    roles = {role: column for role, column in layout.columns.items() if column != "-"}
     for role, column in roles.items():
         if _head(table, column) not in table.names:
             raise no_column(_with_fields(table, table.names), role, column, command)
@@ -456,7 +455,7 @@ def _refusal(problems: Sequence[_Problem], *, skips: bool) -> DataError:
         ways.append("--skip-invalid to leave out incomplete or invalid lines and questions")
     error = problems[0].error
     if error.column in {*ROLES} - {"question_id", "round"} and "wrong cells" in kinds:
-        ways.append(f"--columns {error.column}={NOT_READ} to leave the column out")
+        ways.append(f"--columns {error.column}=- to leave the column out")
     more = f" ({len(problems) - 1:,} more are wrong)" if len(problems) > 1 else ""
     said = f"{error.message}{more}{'; add ' if ways else ''}{'; '.join(ways)}"
     return DataError(said, file=error.file, row=error.row, column=error.column)

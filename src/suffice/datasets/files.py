@@ -39,10 +39,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One question of a file, or an object inside it, with its place.
-
-    ``untyped``: all text, as in CSV. ``separator`` parts several texts in a cell.
-    """
+    """A question of a file, or an object in it; ``untyped``: all text; ``separator`` parts cells of texts."""
 
     file: str
     number: int
@@ -263,7 +260,8 @@ def _separated(path: Path, _broken: list[DataError] | None) -> FileTable:
     header = re.split("[\r\n]", text, maxsplit=1)[0]
     usual = "\t" if plain_suffix(path) == ".tsv" else ","
     # spreadsheets of many countries write semicolons
-    between = max((usual, ";", "\t", ","), key=header.count)
+    between = max((usual, *",;\t|"), key=header.count)
+    csv.field_size_limit(MOST_BYTES)
     try:
         lines = list(csv.reader(io.StringIO(text, newline=""), delimiter=between, strict=True))
     except csv.Error as error:

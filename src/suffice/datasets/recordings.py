@@ -345,6 +345,11 @@ def _lacking(records: Sequence[QuestionRecord], out: str | Path) -> Iterator[str
             "no question has gold answers: policies are compared by the record's scores, or else by "
             f"agreement with the full budget's answer; label some: suffice traces label {out} LABELS"
         )
+    golds = [gold for record in records for gold in record.gold.answers]
+    if mark := next(
+        (mark for mark in "|;" if 2 * sum(mark in one for one in golds) > len(golds)), ""
+    ):
+        yield f"most gold answers hold {mark!r}; if it parts several of them, add --separator {mark!r}"
     if not any(passage.text for passage in passages):
         kind = "passages without text" if passages else "no passages"
         yield f"{kind}: signals that read them are undefined; record passages with id and text"

@@ -74,13 +74,13 @@ def own_metric(name: str, traces: TraceSet | None = None) -> Metric:
 
     So no name comes here that a file states: the function is what its user typed.
     """
-    own = [] if traces is None else [*traces.signal_names]
-    own += [] if traces is None else [*{*traces.table.column_names} - {*SCHEMA.names}]
+    of = () if traces is None else (*traces.signal_names, *traces.table.column_names)
+    own = {*of} - {*SCHEMA.names}
     if name in own:
-        of, texts = METRICS["score"], ("unscored", "remedy", "legend")
-        said = {text: getattr(of, text).replace("'score'", repr(name)) for text in texts}
-        return replace(of, name=name, source=name, **said)
-    module, _, path = name.partition(":")
+        score, texts = METRICS["score"], ("unscored", "remedy", "legend")
+        said = {text: getattr(score, text).replace("'score'", repr(name)) for text in texts}
+        return replace(score, name=name, source=name, **said)
+    module, _, path = str(name).partition(":")
     if not (module and path):
         raise UsageError(unknown_name("metric", name, (*METRICS, *sorted(own), "MODULE:FUNCTION")))
     if str(Path.cwd()) not in sys.path:
@@ -108,8 +108,9 @@ def judged(metric: Metric, answer: str, accepted: Sequence[str]) -> float:
             f"metric {metric.name!r} fails for answer {answer!r:.60}: {type(error).__name__}: {error}"
         ) from error
     if not 0.0 <= value <= 1.0:
-        said = f"metric {metric.name!r} gives {value:g} for answer {answer!r:.60}"
-        raise UsageError(f"{said}; a score is from 0 to 1")
+        raise UsageError(
+            f"metric {metric.name!r} gives {value:g}, which is not from 0 to 1: {answer!r:.60}"
+        )
     return value
 
 

@@ -22,10 +22,7 @@ def check(
         str, Option(positional=True, metavar="FILE", help="file of promises")
     ] = "suffice.toml",
     *,
-    metric: Annotated[
-        str | None,
-        Option(metavar="MODULE:FUNCTION", help="the code behind promises of your own metric"),
-    ] = None,
+    metric: Annotated[str | None, Option(help="the MODULE:FUNCTION of your own promises")] = None,
     update: Annotated[bool, Option(help="store a verdict of every promise that is proven")] = False,
     form: Form,
 ) -> int:

@@ -207,8 +207,7 @@ def stating_rows(
     stating, pairs = starts[:-1].copy(), list[tuple[int, int]]()
     uneven = np.unique(np.searchsorted(starts, np.flatnonzero(changed) + 1, side="right") - 1)
     chosen = np.flatnonzero(np.repeat(np.isin(np.arange(len(stating)), uneven), np.diff(starts)))
-    values = [meant(name, cell) for cell in cells.take(pa.array(chosen)).to_pylist()]
-    at = 0
+    values, at = [meant(name, cell) for cell in cells.take(pa.array(chosen)).to_pylist()], 0
     for number, rows in zip(uneven.tolist(), np.diff(starts)[uneven].tolist(), strict=True):
         said = [place for place in range(at, at + rows) if values[place] is not None]
         stating[number] = chosen[said[0] if said else at]
@@ -249,10 +248,9 @@ def evened(table: pa.Table, starts: NDArray[np.int64]) -> pa.Table:
 def contradiction(table: pa.Table, name: str, first: int, other: int) -> str:
     """Return the message for two rows that state different values of their question."""
     one, another = table.select(["question_id", "round", name]).take([first, other]).to_pylist()
-    asks = "; what a round asks is column query" * (name == "question")
     return (
         f"question {one['question_id']!r} has {one[name]!r:.80} in round {one['round']} and "
-        f"{another[name]!r:.80} in round {another['round']}; write one {name} in all its rows{asks}"
+        f"{another[name]!r:.80} in round {another['round']}; write one {name} in all its rows"
     )
 
 

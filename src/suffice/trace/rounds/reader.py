@@ -223,7 +223,7 @@ def inspect_traces(path: str | Path, *, keep_unknown: bool = False) -> TraceInsp
         codes = Keys.of(combined).codes
         wrong = codes[[problem.position for problem in problems]]
         combined = combined.filter(pa.array(~np.isin(codes, wrong)))
-    said: list[str] = []
+    combined, said = in_order(combined), list[str]()
     labels = labels_beside(root, combined, errors, said)
     remarks |= dict.fromkeys(said, str(root))
     traces = as_trace_set(labels.onto(combined), _origin(root, parts, errors))
@@ -392,13 +392,17 @@ def answer_banners(traces: TraceSet) -> tuple[str, ...]:
     return (said,)
 
 
-def as_trace_set(table: pa.Table, origin: TraceSetOrigin) -> TraceSet:
-    """Return rows in the schema, each question's rounds complete, as a trace set."""
+def in_order(table: pa.Table) -> pa.Table:
+    """Return checked rows sorted by question and round, each with its question's own values."""
     order = pc.sort_indices(table, sort_keys=[("question_id", "ascending"), ("round", "ascending")])
     table = table.take(order)
     ids = table.column("question_id")
     ends = np.flatnonzero(pc.not_equal(ids[1:], ids[:-1])) + 1
-    table = evened(table, np.array([0, *ends, len(ids)]) if len(ids) else np.zeros(1, np.int64))
+    return evened(table, np.array([0, *ends, len(ids)]) if len(ids) else np.zeros(1, np.int64))
+
+
+def as_trace_set(table: pa.Table, origin: TraceSetOrigin) -> TraceSet:
+    """Return rows in order, each question's rounds complete, as a trace set."""
     is_round = pc.greater(table.column("round"), 0)
     return TraceSet(
         table=table.filter(is_round), closed_book=table.filter(pc.invert(is_round)), origin=origin
@@ -440,4 +444,4 @@ def pool_traces(sets: Sequence[TraceSet]) -> TraceSet:
         skipped=tuple(error for traces in sets for error in traces.origin.skipped),
         failures=sum(traces.origin.failures for traces in sets),
     )
-    return as_trace_set(one_table(tables), origin)
+    return as_trace_set(in_order(one_table(tables)), origin)

@@ -234,11 +234,11 @@ class TraceSet:
     def evened(self) -> TraceSet:
         """Return the set with each question's own values in all its rows, as sets in memory are."""
         evened, table = self, self.table
-        if isinstance(table, LazyTable):
-            for name in filter(table.column_names.__contains__, OF_QUESTIONS):
-                values, even = self._stated(table, name)
-                if not even:
-                    evened = evened._with_column_of_questions(name, values.combine_chunks())
+        lazily = isinstance(table, LazyTable)
+        for name in filter(table.column_names.__contains__, OF_QUESTIONS if lazily else ()):
+            values, even = self._stated(table, name)
+            if not even:
+                evened = evened._with_column_of_questions(name, values.combine_chunks())
         return evened
 
     def _at(self, column: str, rows: NDArray[np.int64]) -> pa.ChunkedArray:

@@ -201,3 +201,16 @@ def test_rows_and_frames_are_refused_by_name(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=type(handed).__name__):
             suffice.read(handed)  # type: ignore[arg-type]
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("stated", [1, 3])
+def test_a_label_beside_the_record_meets_what_any_row_states(tmp_path: Path, stated: int) -> None:
+    (tmp_path / "r").mkdir()
+    table = rows(gold_answers=lambda n, at: [f"Town {n}"] if at == stated else None)
+    parquet(tmp_path / "r" / "t.parquet", table)
+    labels = tmp_path / "r" / "labels.jsonl"
+    labels.write_text(json.dumps({"question_id": "q01", "gold_answers": ["Town 1"]}))
+    assert suffice.read(tmp_path / "r").gold[1].answers == ("Town 1",)
+    labels.write_text(json.dumps({"question_id": "q01", "gold_answers": ["Rome"]}))
+    with pytest.raises(DataError, match=r"Town 1.*Rome"):
+        suffice.read(tmp_path / "r")
