@@ -91,8 +91,7 @@ class CostAxis:
 ANSWERS_ASSUMED = (
     "the record does not say what its answers took (answer_calls, answer_prompt_tokens): we assume that each "
     "round's single call produced the answer, so a policy that reads no answers pays for the last one only; "
-    "if your loop answers in every round anyway, write 0 in answer_calls (suffice traces import "
-    "--answers-in-every-round writes it)"
+    "if your loop answers in every round anyway, write 0 in answer_calls (import --answers-in-every-round)"
 )
 _CAPPED = ("llm_calls", "rounds")  # what an unnamed cap is one of
 _ALIKE = 1e-9  # a difference of mean costs that rounding gives

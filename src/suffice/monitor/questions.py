@@ -18,7 +18,7 @@ from suffice.contracts import AnswerSet, ConfidentPolicy, CoveragePolicy, StopPo
 from suffice.costs.usage import find_cost, stop_costs
 from suffice.errors import UsageError, counted
 from suffice.measures.costs import policy_reads
-from suffice.measures.scores import judged, own_metric, refuse_code
+from suffice.measures.scores import judged, own_metric
 from suffice.monitor.alarms import ProbabilityMonitor
 from suffice.policies.policy_file import policy_hash
 from suffice.results.as_json import as_json
@@ -289,17 +289,18 @@ class Promised:
         """Return the loss that a certified policy promises, unless another metric or bound is named."""
         if most is not None and not 0.0 <= most <= 1.0:
             raise UsageError(f"a promised loss lies in [0, 1], found {most!r}")
-        named = METRICS.get(metric or "f1") or own_metric(metric or "")
         terms = policy.facts.guarantee
         loss, stated = _bound_of(terms)
         certified = {
             known.key(score): (known, score) for known in METRICS.values() for score in SCORES
         }.get(str(terms.get("metric")))
-        if metric is None:
-            refuse_code(terms.get("metric"), "the policy")
         if metric is None and certified is not None:
             known, score = certified
             return cls(metric=known, score=score, loss=loss, most=stated if most is None else most)
+        if metric is None and (own := terms.get("metric")):
+            way = own if ":" in str(own) else "score"
+            raise UsageError(f"the promise is of metric {own!r}; name one to watch: --metric {way}")
+        named = METRICS.get(metric or "f1") or own_metric(metric or "")
         theirs = certified[0] is named if certified else terms.get("metric") == named.name
         most = stated if theirs and most is None else most
         return cls(metric=named, score=named.score, most=most)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -198,6 +199,20 @@ def test_a_policy_s_promise_by_code_is_tested_only_if_its_user_types_it(
     done = run("check", toml, "--metric", HALF)
     assert done.returncode in (0, 1), done.stderr
     assert (tmp_path / "imported").exists()
+
+
+def test_a_promise_by_a_column_is_tested_by_it(record: Path, tmp_path: Path) -> None:
+    chosen = tmp_path / "chosen"
+    words = ("--metric", "rated", "--max-loss", "0.6", "--split", "all", "--out", chosen)
+    assert run("choose", record, *words[:4], "--out", chosen).returncode == 0
+    toml = tmp_path / "suffice.toml"
+    toml.write_text('[[promise]]\nrecord = "t.parquet"\npolicy = "chosen"\nmax_loss = 0.6\n')
+    (promise,) = json.loads(run("check", toml, "--json").stdout)["promises"]
+    assert (promise["metric"], promise["loss"]["estimate"]) == ("rated", pytest.approx(0.5))
+    # a stream holds answers and scores alone
+    refused(run("monitor", record, "--policy", chosen / "policy.json"), "rated", "--metric")
+    watched = ("monitor", record, "--policy", chosen / "policy.json", "--metric", "score")
+    assert run(*watched).returncode == 0
 
 
 def test_no_file_has_code_imported(record: Path, tmp_path: Path) -> None:
