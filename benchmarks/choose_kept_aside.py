@@ -81,7 +81,7 @@ class OnTheThird:
 def labelled_of(path: str) -> Measures:
     """The labelled questions of a record; ``PATH@METRIC`` compares them by a metric."""
     file, _, metric = path.partition("@")
-    measures = Measures.of(read_traces(file)).by(metric or None)  # type: ignore[arg-type]
+    measures = Measures.of(read_traces(file)).by(metric or None)
     return measures.take(measures.scores().labelled)
 
 

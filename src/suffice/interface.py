@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from suffice.measures.measures import Traces
     from suffice.policies.method import FitRun, Preset
     from suffice.retrieval.retrievers import Retrieval
-    from suffice.scoring import F1Kind, MetricName, Weights
+    from suffice.scoring import F1Kind, Weights
     from suffice.trace.rounds.records import Passage, QuestionRecord
     from suffice.trace.rounds.trace_set import TraceSet
 
@@ -116,7 +116,7 @@ def replay(
     rules: str | Sequence[str] = (),
     split: str | None = None,
     baseline: str | None = None,
-    metric: MetricName | None = None,
+    metric: str | None = None,
     f1: F1Kind = "hotpotqa",
     cost: str | None = None,
     cost_model: CostModel | None = None,
@@ -143,8 +143,9 @@ def replay(
     baseline
         The policy to compare with; ``None``: all rounds of the record.
     metric
-        ``em``, ``f1``, ``acc``, ``score`` or ``agreement``, each in [0, 1]. ``None``: ``f1`` if there are
-        gold answers, else ``score`` if there are scores, else ``agreement``.
+        ``em``, ``f1``, ``acc``, ``score`` or ``agreement``; a column or signal of your own; or
+        ``"module:function"``, which takes an answer and the list of gold answers; each in [0, 1]. ``None``:
+        ``f1`` if there are gold answers, else ``score`` if there are scores, else ``agreement``.
     f1
         The definition of F1: ``hotpotqa`` or ``squad``.
     cost, cost_model
@@ -202,7 +203,7 @@ def choose(
     levels: Sequence[float] | None = None,
     anytime: bool = False,
     answer: str = "latest",
-    metric: MetricName | None = None,
+    metric: str | None = None,
     f1: F1Kind = "hotpotqa",
     cost: str | None = None,
     cost_model: CostModel | None = None,
@@ -278,7 +279,7 @@ def search(
     objective: str | None = None,
     baseline: str | None = None,
     answer: str = "latest",
-    metric: MetricName | None = None,
+    metric: str | None = None,
     f1: F1Kind = "hotpotqa",
     cost: str | None = None,
     cost_model: CostModel | None = None,

@@ -28,7 +28,6 @@ from suffice.evaluation.choose.candidates import (
 from suffice.evaluation.choose.proof import Path, PathTests, Step, paths_of, prove, walk_again
 from suffice.evaluation.settings import LOSSES, ChoiceSettings
 from suffice.measures.measures import Measures
-from suffice.scoring import MetricName
 from suffice.stats.p_values import signed_p_values
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.trace_set import TraceSet
@@ -310,7 +309,7 @@ def test_changed_loops(alike: float) -> None:
 
 
 # --- how the questions are named ---------------------------------------------------------------------
-def titles(record: TraceSet, metric: MetricName, spelling: str) -> list[str | None]:
+def titles(record: TraceSet, metric: str, spelling: str) -> list[str | None]:
     """What is proven at every bound if all ids begin with ``spelling``."""
     at = record.table.column_names.index("question_id")
     ids = pa.compute.binary_join_element_wise(spelling, record.table.column(at), "")
@@ -323,7 +322,7 @@ def titles(record: TraceSet, metric: MetricName, spelling: str) -> list[str | No
     return [None if row.proven is None else row.proven.title for row in rows]
 
 
-def verdicts_changed(record: TraceSet, metric: MetricName, spellings: int) -> float:
+def verdicts_changed(record: TraceSet, metric: str, spellings: int) -> float:
     told = [titles(record, metric, "-" * count) for count in range(spellings + 1)]
     return float(
         np.mean([one != first for of in told[1:] for one, first in zip(of, told[0], strict=True)])
@@ -338,7 +337,7 @@ def test_no_verdict_on_the_example_hangs_on_its_ids() -> None:
 def test_one_verdict_in_fifty_hangs_on_ids_at_most(data_folder: File) -> None:
     """Records without texts, whose coins and orders can only hang on ids, and one with texts."""
     traces = data_folder / "traces"
-    cases: list[tuple[str, MetricName]] = [
+    cases: list[tuple[str, str]] = [
         *(("routes_llama8b_dev", "em"), ("routes_llama8b_dev", "f1"), ("gsm8k_tiers", "em")),
         *(("abrag_hotpotqa_ollama", "em"), ("irag_gpt4o", "score"), ("loopgain_w1", "score")),
         ("hotpotqa_qwen1.5b", "em"),

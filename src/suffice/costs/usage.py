@@ -244,13 +244,13 @@ class _Ledger:
         values[:, last - 1] = self.record.nothing[:, last - 1]
         return values
 
-    def divided(self, whole: _Array, answer: Callable[[], _Array], draft: str) -> _Array:
-        """Return this ledger's part of calls, tokens or seconds that include an answer's and a draft's."""
+    def divided(self, whole: _Array, answer: Callable[[], _Array], draft: str = "") -> _Array:
+        """Return this ledger's part of what includes an answer's, and a draft's where there is a column."""
         if self.part != "loop":
             return answer() if self.part == "answer" else whole
         loop = whole - answer()
         # a draft that the loop's own answer replaced was asked for by whoever reads answers
-        drafts = self.record.filled(draft, self.record.nothing)
+        drafts = self.record.filled(draft, self.record.nothing) if draft else self.record.nothing
         return loop - np.minimum(drafts, np.maximum(loop, 0.0))
 
 
@@ -366,14 +366,25 @@ def _answer_seconds(ledger: _Ledger, whole: _Array) -> _Array:
 
 # --- charges --------------------------------------------------------------------------------------
 def _usd(ledger: _Ledger) -> _Array:
-    """Return dollars; a round is one request, since its samples and verdicts repeat its prompt."""
-    prices = ledger.model.prices
+    """Return dollars as billed, else at prices, by which samples and verdicts share a round's request."""
+    record, prices = ledger.record, ledger.model.prices
+    billed = record.sparse("usd")
+    if billed is not None:
+        paid = ledger.divided(billed, lambda: record.of_answers("answer_usd", billed))
+        unbilled = np.isnan(billed)
+        settled = np.where(unbilled & record.traces.exists, 0.0, paid)
+        record.known(settled, "column 'answer_usd', what the answers alone cost,")
+        return np.where(unbilled, np.nan if prices is None else _priced(ledger, prices), paid)
     if prices is None:
         raise UnknownCostError(
-            "no prices were given; type --price-model MODEL, or "
+            f"{record.source} has no column 'usd', and no prices were given; type --price-model MODEL, or "
             "--prices input=0.15,output=0.60 (USD per million tokens), in Python "
             "cost_model=suffice.CostModel(prices=suffice.costs.prices.prices_of(MODEL))"
         )
+    return _priced(ledger, prices)
+
+
+def _priced(ledger: _Ledger, prices: Prices) -> _Array:
     (_, base), *tiers = prices.tariffs
     paid = _charged(ledger, base)
     for above, tariff in tiers:
@@ -460,7 +471,7 @@ _ALL = (
     ),
     Cost("passages", "passages", "passages added to the prompt", _passages, of_answers=False),
     Cost("seconds", "time", "wall seconds of the rounds as they were recorded", _seconds, "s"),
-    Cost("usd", "price", "US dollars at given prices", _usd, "USD"),
+    Cost("usd", "price", "US dollars as billed, else at given prices", _usd, "USD"),
     Cost("joules", "energy", "energy by stated constants", _joules, "J"),
     Cost(
         "rounds", "rounds", "rounds", lambda ledger: ledger.record.nothing + 1.0, of_answers=False

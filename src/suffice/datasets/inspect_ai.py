@@ -218,7 +218,7 @@ def _call(row: Row, event: Mapping[str, Any]) -> Call:
         prompt_tokens=None if prompt is None else prompt + (read or 0) + (written or 0),
         cached_tokens=read,
         completion_tokens=completion,
-        cost_usd=float(cost) if isinstance(cost, int | float) and 0 <= cost < 1e9 else None,
+        usd=float(cost) if isinstance(cost, int | float) and 0 <= cost < 1e9 else None,
         tokens=_tokens(row, output),
         searches=_asks(_message(output)),
         calls=0 if event.get("cache") == "read" else 1,

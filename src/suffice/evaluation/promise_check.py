@@ -25,6 +25,7 @@ from suffice.evaluation.replay.loop_comparison import LoopComparison, compare_lo
 from suffice.evaluation.replay.named_policies import NamedPolicy
 from suffice.evaluation.settings import USUAL_LOSS, ChoiceSettings, ScoredSettings
 from suffice.measures.measures import Measures
+from suffice.measures.scores import refuse_code
 from suffice.options import as_share
 from suffice.policies.defaults import EVAL_SPLIT
 from suffice.policies.policy_file import PolicyFile, check_version, load_policy, policy_hash
@@ -245,8 +246,8 @@ class _Stated:
 
     @property
     def metric(self) -> Any:
-        name = str(self.terms.get("metric")).removesuffix("_em")  # agreement of wrong stops
-        return name if name in METRICS else None
+        stated = self.terms.get("metric")  # of wrong stops: agreement_em, score_1
+        return stated.removesuffix("_em").removesuffix("_1") if isinstance(stated, str) else None
 
     @property
     def proven(self) -> dict[str, Any]:
@@ -305,6 +306,8 @@ def _tested(
 ) -> _Tested:
     """Test a policy; ``shares``: its choice knew these questions; ``again``: two loops are compared."""
     policy, terms = stated.file.policy, stated.terms
+    if settings.metric is None:
+        refuse_code(stated.metric, str(stated.place))
     measures = measures.by(settings.metric or stated.metric)
     answer = terms.get("answer") or policy.needs.returns or choosing.LATEST
     cost = settings.cost or terms.get("cost")

@@ -10,7 +10,7 @@ from suffice.costs.usage import COSTS, USUAL_COSTS, CostModel
 from suffice.errors import UsageError, unknown_name
 from suffice.options import Option, as_share, as_tuple, read_grid, read_names, settle
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, TEMPLATE
-from suffice.scoring import AnswerChoice, F1Kind, MetricName, Weights
+from suffice.scoring import METRICS, AnswerChoice, F1Kind, Weights
 
 if TYPE_CHECKING:
     from suffice.evaluation.replay.named_policies import Wanted
@@ -64,11 +64,13 @@ Resamples = Annotated[
 Seed = Annotated[int, Option(at_least=0, help="seed of the resampling")]
 F1 = Annotated[F1Kind, Option(name="f1", help="F1 variant")]
 ComparedBy = Annotated[
-    MetricName | None,
+    str | None,
     Option(
         name="metric",
-        help="quantity to compare policies by. score: the record's own score. agreement: with the full "
-        "budget's own answer, without gold answers. (default: f1 where there are gold answers, else "
+        metavar="NAME",
+        help=f"quantity to compare policies by: {', '.join(METRICS)}, a column or signal of your own, or "
+        "MODULE:FUNCTION of an answer and its gold answers. score: the record's own score. agreement: with "
+        "the full budget's own answer, without gold answers. (default: f1 where there are gold answers, else "
         "score where the record holds scores, else agreement)",
     ),
 ]

@@ -29,11 +29,12 @@ from suffice.measures.scores import (
     column_name,
     lengths_of,
     measured_columns,
+    own_metric,
     own_score,
 )
 from suffice.measures.seen import Seen, seen_of
 from suffice.measures.shards import Kept, Shard, map_shards, shards_of
-from suffice.scoring import F1_KINDS, METRICS, F1Kind, Metric, MetricName, ScoreName
+from suffice.scoring import F1_KINDS, METRICS, F1Kind, Metric, ScoreName
 from suffice.signals.known_signals import SignalSpec
 from suffice.signals.signal_table import SignalTable, first_stops, signal_table, specs_for
 from suffice.stats.units import Array, Mask, numbered_units
@@ -167,7 +168,7 @@ class Measures:
         self._wanted: dict[int, tuple[StopPolicy, NDArray[np.int16]]] = {}
         self._closed_book: Measures | None = None
         self._metric = metric
-        self._by: dict[MetricName, Measures] = {}
+        self._by: dict[str, Measures] = {}
 
     @classmethod
     def of(cls, traces: Traces) -> Measures:
@@ -193,21 +194,21 @@ class Measures:
         """Return the questions with their recorded gold answers, whatever the metric."""
         return self._recorded or self.traces
 
-    def by(self, name: MetricName | None) -> Measures:
-        """Return the measures under another metric; parts keep it.
+    def by(self, name: str | None) -> Measures:
+        """Return the measures under another metric, of any name that its user may type; parts keep it.
 
         For agreement, the answers of the full budget replace the gold answers, in fits and in scores.
         """
         if name is None:
             name = self.metric.name if self._metric else self.usual()
-        metric = METRICS[name]
+        metric = METRICS.get(name) or own_metric(name, self.traces)
         if metric == self._metric:
             return self
         if name not in self._by:
             self._by[name] = self._compared_by(metric)
         return self._by[name]
 
-    def usual(self) -> MetricName:
+    def usual(self) -> str:
         """Return the metric by which policies are compared if nobody names one."""
         if is_veiled(self.traces.origin.run) and self.traces.has("score"):
             return "score"
@@ -225,7 +226,7 @@ class Measures:
         whole = _Columns(relabelled, self._whole.traces, self._whole.executor)
         return Measures(part, metric, of=_PartOf(whole, self._rows, self.traces))
 
-    def notes(self, asked: MetricName | None) -> list[str]:
+    def notes(self, asked: str | None) -> list[str]:
         """Return what a reader must know about the scores; ``asked`` is the requested metric."""
         if self.metric.gold:
             return []
@@ -320,8 +321,8 @@ class Measures:
         return self._local([self._scored(name, f1_kind)])[0]
 
     def _scored(self, name: ScoreName, f1_kind: F1Kind) -> MeasuredColumn:
-        if self.metric.against == "scores":
-            return own_score(name)
+        if self.metric.against == "scores" or (self.metric.source and name == self.metric.score):
+            return own_score(name, self.metric)
         kind = f1_kind if name == "f1" else F1_KINDS[0]
         return ScoreColumn(name, kind, self.metric.agreement)
 

@@ -16,7 +16,7 @@ from suffice.monitor.production import Alarm, Production
 from suffice.monitor.questions import Asked
 from suffice.trace.recording import live_store
 from suffice.trace.rounds.labels import LABELS_FILE, Label, read_labels
-from suffice.trace.rounds.reader import as_trace_set, read_traces
+from suffice.trace.rounds.reader import as_trace_set, in_order, read_traces
 from suffice.trace.rounds.schema import QUESTIONS
 from suffice.trace.rounds.trace_set import TraceSet, TraceSetOrigin
 from suffice.trace.store import Store
@@ -118,7 +118,7 @@ class Following:
                 if run.rows:
                     origin = TraceSetOrigin(source=str(store.file), run=dict(run.document))
                     ids = run.rows.column("question_id").unique().to_pylist()
-                    yield as_trace_set(run.rows, origin), ids
+                    yield as_trace_set(in_order(run.rows), origin), ids
                 self._turn = max(self._turn, run.turn)
         there = self._root.is_file() or any(self._root.glob("[!.]*.parquet"))
         for file in parquet_files(self._root) if there else []:

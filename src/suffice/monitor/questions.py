@@ -20,6 +20,7 @@ from suffice.contracts import AnswerSet, ConfidentPolicy, CoveragePolicy, StopPo
 from suffice.costs.usage import find_cost, stop_costs
 from suffice.errors import UsageError, counted
 from suffice.measures.costs import policy_reads
+from suffice.measures.scores import judged, own_metric
 from suffice.measures.seen import stop_arms
 from suffice.monitor.alarms import ProbabilityMonitor
 from suffice.policies.policy_file import policy_hash
@@ -315,8 +316,6 @@ class Promised:
         """Return the loss that a certified policy promises, unless another metric or bound is named."""
         if most is not None and not 0.0 <= most <= 1.0:
             raise UsageError(f"a promised loss lies in [0, 1], found {most!r}")
-        if metric is not None and metric not in METRICS:
-            raise UsageError(f"no metric {metric!r}; allowed: {', '.join(map(str, METRICS))}")
         terms = policy.facts.guarantee
         loss, stated = _bound_of(terms)
         certified = {
@@ -325,9 +324,12 @@ class Promised:
         if metric is None and certified is not None:
             known, score = certified
             return cls(metric=known, score=score, loss=loss, most=stated if most is None else most)
-        named = METRICS[metric or "f1"]  # type: ignore[index]
-        if certified is not None and certified[0] is named and most is None:
-            most = stated
+        if metric is None and (own := terms.get("metric")):
+            way = own if ":" in str(own) else "score"
+            raise UsageError(f"the promise is of metric {own!r}; name one to watch: --metric {way}")
+        named = METRICS.get(metric or "f1") or own_metric(metric or "")
+        theirs = certified[0] is named if certified else terms.get("metric") == named.name
+        most = stated if theirs and most is None else most
         return cls(metric=named, score=named.score, most=most)
 
     @property
@@ -363,6 +365,8 @@ class Promised:
             return math.nan
         if self.metric.agreement and exact_match(returned.answer, gold) == 1.0:
             return 1.0
+        if self.metric.source:
+            return judged(self.metric, returned.answer, gold)
         return SCORES[self.score](returned.answer, gold)
 
     def in_words(self, verb: str = " lost") -> str:

@@ -17,6 +17,7 @@ from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
 
 from suffice.errors import StorageError, SufficeError, UsageError
+from suffice.measures.scores import refuse_code
 from suffice.monitor.following import AlarmLog, Following, WebHook
 from suffice.monitor.production import KINDS, Alarm, Production, ProductionSettings
 from suffice.policies.unfitted import FixedPolicy
@@ -153,6 +154,7 @@ class Operation:
 
 
 def _production_settings(watch: WatchSettings, max_rounds: int | None = None) -> ProductionSettings:
+    refuse_code(watch.metric, "[watch]")
     return ProductionSettings(
         level=watch.level,
         first=watch.first,

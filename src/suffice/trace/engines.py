@@ -250,6 +250,8 @@ class Address(_Place):
 
 def as_place(record: str | Path) -> Path:
     """Return a path, or the address of a database; its password is kept apart."""
+    if not isinstance(record, str | Path):
+        raise UsageError(f"a record is named by its path, found {type(record).__name__}")
     found = _ADDRESS.fullmatch(str(record))
     if found is None:
         return Path(record)

@@ -29,8 +29,9 @@ INT16 = pa.int16()
 INT32 = pa.int32()
 INT64 = pa.int64()
 FLOAT32 = pa.float32()
+FLOAT64 = pa.float64()
 # values by name, null where undefined
-SIGNALS = pa.map_(TEXT, pa.float64())
+SIGNALS = pa.map_(TEXT, FLOAT64)
 
 
 @dataclass(frozen=True, slots=True)

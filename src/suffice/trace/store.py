@@ -82,7 +82,7 @@ def store_place(record: str | Path) -> Path:
             f"loops are recorded into a database; write record={place.with_suffix('.db')}, or a folder, "
             f"which then holds {NAME}"
         )
-    other = next(iter(place.glob("[!.]*.parquet")), None)
+    other = next(place.glob("[!.]*.parquet"), None)
     if other is not None and not (place / NAME).exists():
         raise UsageError(
             f"{place} holds another record ({other.name}); record={place}.db goes beside it, or name another "

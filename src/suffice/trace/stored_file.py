@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import warnings
 from bisect import bisect_left
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -49,10 +50,13 @@ def parquet_files(root: Path) -> list[Path]:
         if files or stores:
             return files
         said = "the directory holds no *.parquet file and no record.db; name a trace file or a directory"
+        if logs := [log for file in sorted(root.glob("*.*")) if (log := _log(file))]:
+            said = f"holds no *.parquet file and no record.db, but {logs[0]}"
         if not os.access(root, os.R_OK | os.X_OK):  # glob finds nothing there
             said = "Permission denied; change who may read the directory and go through it"
     elif root.exists():
-        return [root]
+        if not (said := _log(root)):
+            return [root]
     elif str(root) == EXAMPLE.stem:
         return [EXAMPLE]
     elif root.suffix == ".parquet" and stores_at(root.with_suffix(".db")):
@@ -61,6 +65,28 @@ def parquet_files(root: Path) -> list[Path]:
         said = "no such file or directory; name a trace file, a directory of them, or example, the record "
         said += "that comes with suffice"
     raise DataError(said, file=str(root))
+
+
+_LOG_NAME = re.compile(r".*\.(csv|tsv|jsonl|ndjson|json|eval)(\.gz)?", re.IGNORECASE)
+_MARKS = {
+    b"resourceSpans": "otlp",
+    b'"ATIF-': "atif",
+    b"pred_iter_0": "flashrag",
+    b"PK\3\4": "inspect",
+}
+
+
+def _log(file: Path) -> str:
+    """Say how a log becomes a record; empty: by its name, or its first bytes, it is none."""
+    if not (_LOG_NAME.fullmatch(file.name) and file.is_file() and os.access(file, os.R_OK)):
+        return ""
+    with file.open("rb") as stream:
+        begins = stream.read(65_536)
+    of = next((name for mark, name in _MARKS.items() if mark in begins), "columns")
+    typed = f"suffice traces import --format {of} {shlex.quote(str(file))} --out NEW"
+    said = f"a log, which is no record yet; type: {typed}, then name NEW"
+    said += "; a policy file is named with --policy" if file.suffix == ".json" else ""
+    return "" if begins.startswith(b"PAR1") else said
 
 
 def schema_of(path: str | Path) -> TableSchema:
@@ -126,14 +152,16 @@ class StoredFile:
         check_version(metadata, file, kind)
         plain, remarks = _described(stored.remove_metadata(), kind)
         _check_required(stored.names, str(file), kind)
-        read = [name for name in stored.names if name in wanted]
+        exactly = isinstance(wanted, set | tuple)  # else a number of one's own may be a score
+        own = () if exactly else [one.name for one in plain if _is(one.type, *_NUMBERS)]
+        read = [name for name in stored.names if name in wanted or name in own]
         if twice := [name for name in read if read.count(name) > 1]:
             raise DataError("the column appears twice", file=str(file), column=min(twice))
         groups = [parquet.metadata.row_group(i) for i in range(parquet.num_row_groups)]
         return cls(
             file=file,
             kind=kind,
-            names=tuple(name for name in plain.names if name in wanted),
+            names=tuple(read),
             row_groups=tuple(group.num_rows for group in groups),
             n_bytes=sum(group.total_byte_size for group in groups),
             run=run_document(metadata, str(file)),
@@ -352,6 +380,8 @@ def _check_required(names: Sequence[str], file: str, schema: TableSchema) -> Non
         unknown = near_misses(missing, {*names} - {*schema.arrow.names})
         said = f"required column {missing!r} is missing; found {', '.join(names) or 'no columns'}"
         said += f"; was {unknown[0]!r} meant? rename it" if unknown else ""
+        said += f", or type: suffice traces import --format columns {file} --columns {missing}="
+        said += f"{unknown[0] if unknown else 'NAME'} --out NEW"
         raise DataError(said, file=file, column=missing)
 
 
@@ -449,6 +479,7 @@ def _rounded(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 _LIST_VIEWS = ("is_list_view", "is_large_list_view")
+_NUMBERS = ("is_boolean", "is_integer", "is_floating")
 _LISTS = ("is_list", "is_large_list", "is_fixed_size_list", *_LIST_VIEWS)
 
 

@@ -37,7 +37,6 @@ from suffice.policies.defaults import EVAL_SPLIT, USUAL_METHODS
 from suffice.policies.fitting import fit_rule
 from suffice.policies.policy_file import policy_hash
 from suffice.policies.rules.policy import check_rule, rule_needs
-from suffice.scoring import MetricName
 from suffice.signals.columns.arrays import Texts
 from suffice.signals.signal_table import given_signals, specs_for
 from suffice.stats.intervals import (
@@ -70,7 +69,7 @@ class NotReadyError(SufficeError):
 class ViewSettings:
     policies: tuple[Wanted, ...] = ()
     rules: tuple[str, ...] = ()
-    metric: MetricName | None = None
+    metric: str | None = None
     cost: str | None = None
     fit_on: str | None = None
     since: str = "7d"

@@ -23,7 +23,6 @@ from suffice.monitor.following import Following
 from suffice.monitor.production import Production, ProductionSettings
 from suffice.options import read_since
 from suffice.policies.rules.policy import Rule
-from suffice.scoring import MetricName
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Gold, QuestionRecord
 from suffice.trace.rounds.trace_set import TraceSet
@@ -404,7 +403,7 @@ def own(*scores: float) -> list[QuestionRecord]:
     ],
 )
 def test_a_round_is_judged_by_what_compares_policies(
-    made: list[QuestionRecord], metric: MetricName, scale: str
+    made: list[QuestionRecord], metric: str, scale: str
 ) -> None:
     """Every filter and count of outcomes goes by it, and a graded score is never right or wrong."""
     opened = RecordView(Measures(to_trace_set(made)), ViewSettings(metric=metric, rules=(RULE,)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,6 +22,7 @@ def check(
         str, Option(positional=True, metavar="FILE", help="file of promises")
     ] = "suffice.toml",
     *,
+    metric: Annotated[str | None, Option(help="the MODULE:FUNCTION of your own promises")] = None,
     update: Annotated[bool, Option(help="store a verdict of every promise that is proven")] = False,
     form: Form,
 ) -> int:
@@ -34,8 +36,9 @@ def check(
     renew = f"suffice check {file} --update"
     with waiting("checking"):
         promises = [
-            check_promise(*promise, update=update, renew=renew)
-            for promise in read_promises(Path(file))
+            check_promise(record, policy, terms, update=update, renew=renew)
+            for record, policy, stated in read_promises(Path(file))
+            for terms in [replace(stated, metric=stated.metric or metric)]
         ]
     checks = Checks(promises=tuple(promises))
     print_result(form, checks.tables(), checks.to_json)

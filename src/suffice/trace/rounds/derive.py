@@ -155,7 +155,7 @@ class Written:
 
 def read_source(path: str | Path, *, skip_invalid: bool = False) -> TraceSet:
     """Read a record with all its columns."""
-    return read_traces(path, keep_unknown=True, skip_invalid=skip_invalid)
+    return read_traces(path, keep_unknown=True, skip_invalid=skip_invalid).evened()
 
 
 def write_copy(

@@ -126,7 +126,8 @@ class Usage(Checked):
     replaced, ``sample_calls`` were samples. The loop needs the rest to go on, for example for the round's
     query. The plain token counts hold the tokens of loop, answer and draft; ``answer_`` and ``draft_`` counts
     are parts of them, ``sample_``, ``judge_`` and ``look_`` counts belong to those calls. ``latency_s`` holds
-    all seconds of the round; the others are parts of it. So a policy pays for its inputs alone.
+    all seconds of the round, ``usd`` all it cost as billed, in US dollars; the others are parts of it. So a
+    policy pays for its inputs alone.
     """
 
     llm_calls: int | None = None
@@ -161,6 +162,8 @@ class Usage(Checked):
     sample_latency_s: float | None = None
     judge_latency_s: float | None = None
     look_latency_s: float | None = None
+    usd: float | None = None
+    answer_usd: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,14 +279,14 @@ _APART = tuple(
 )
 SAID = tuple(part.name for part in fields(Draft) if part.name != "usage")
 """The fields of a round that an answer fills, beside its usage."""
-_DRAFTED = ("prompt_tokens", "cached_tokens", "completion_tokens", "latency_s")
+_DRAFTED = ("prompt_tokens", "cached_tokens", "completion_tokens", "usd", "latency_s")
 
 
 def with_draft(asked: Round, draft: Draft, *, probed: bool | None) -> Round:
     """Return the round with the draft as its answer; its usage is added, also to the answer's part."""
     own, spent = asked.usage, draft.usage
     if own.llm_calls == 0:
-        none = {name: 0 for name in _DRAFTED[:3] if getattr(own, name) is None}
+        none = {name: 0 for name in _DRAFTED[:4] if getattr(own, name) is None}
         own = replace(own, **none)
     changed: dict[str, Any] = {
         name: value for name in _APART if (value := getattr(spent, name)) is not None
@@ -317,7 +320,7 @@ def answer_part(spent: Usage) -> dict[str, float | None]:
     """Return the usage of an answer without samples, by the columns of a round."""
     calls, seconds = spent.llm_calls, spent.latency_s
     part: dict[str, float | None] = {
-        f"answer_{name}": getattr(spent, name) for name in _DRAFTED[:3]
+        f"answer_{name}": getattr(spent, name) for name in _DRAFTED[:4]
     }
     part["answer_calls"] = None if calls is None else calls - (spent.sample_calls or 0)
     if seconds is not None:  # which holds the samples', unlike the plain counts of tokens
@@ -384,7 +387,7 @@ DROPPED_CALLS = "dropped_calls"
 NOT_READ = frozenset({POLICY_STOP, DROPPED_CALLS})  # by policies
 
 
-SCORE = Range(0.0, 1.0, "a number from 0 to 1 (a score divided by the largest one)")
+SCORE = Range(0.0, 1.0, "a number from 0 to 1 (import and label others with --score-range, as 1,5)")
 # from a millionth in single precision; a question of 1/1e-38 would be all
 PROPENSITY = Range(
     9.99999997e-07,

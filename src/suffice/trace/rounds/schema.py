@@ -8,10 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from suffice.errors import DataError
+from suffice.errors import DataError, UsageError
 from suffice.trace.parquet import (
     BOOL,
     FLOAT32,
+    FLOAT64,
     INT16,
     INT32,
     SIGNALS,
@@ -105,6 +106,8 @@ COLUMNS: tuple[Column, ...] = (
     Column(Usage, "sample_latency_s", FLOAT32, "of which the samples took"),
     Column(Usage, "judge_latency_s", FLOAT32, "of which the judge took"),
     Column(Usage, "look_latency_s", FLOAT32, "of which the looks took", since=2),
+    Column(Usage, "usd", FLOAT64, "what the round cost as billed, in US dollars", since=2),
+    Column(Usage, "answer_usd", FLOAT64, "of which the answer cost", since=2),
     Column(Round, "probed", BOOL, "the answer was asked for the record only", since=2),
     Column(
         QuestionRecord,
@@ -150,6 +153,9 @@ ROUND_COLUMNS = columns_of(Round, COLUMNS)
 
 def record_to_rows(record: QuestionRecord) -> list[dict[str, Any]]:
     """Return the rows of one question, in round order, keyed by column."""
+    if not isinstance(record, QuestionRecord):
+        said = f"write takes a TraceSet or suffice.QuestionRecords, found {type(record).__name__}; of a file"
+        raise UsageError(f"{said} of rows: suffice traces import --format columns FILE --out NEW")
     if not record.rounds:
         raise DataError(f"question {record.question.id!r} has no rounds; a record has at least one")
     shared = to_cells(record.question, QUESTION_COLUMNS) | to_cells(record.gold, _GOLD_COLUMNS)
