@@ -40,6 +40,7 @@ from suffice.evaluation.replay.runner import replay
 from suffice.evaluation.settings import LOSSES, ChoiceSettings, ComparisonSettings
 from suffice.measures.measures import Measures
 from suffice.policies.registry import nameable_methods
+from suffice.policies.rules.policy import coin_sides
 from suffice.stats.p_values import student_t_upper
 from suffice.trace.rounds.reader import read_traces
 
@@ -151,7 +152,7 @@ def on_the_third(third: Measures, candidate: Candidate, choice: Choice) -> OnThe
     rows, last = np.arange(third.traces.n_questions), third.traces.last_rounds - 1
     own, full = policy.costs.get(choice.axis.name), result.full_costs.get(choice.axis.name)
     return OnTheThird(
-        losses=scored.compared[rows, last] - scored.compared[rows, policy.answers - 1],
+        losses=scored.compared[rows, last] - policy.at_stops.scores[scored.metric.score],
         saved=1.0 - own / full if own is not None and full else float("nan"),
     )
 
@@ -218,7 +219,9 @@ def coverage(record: Measures, bound: float) -> str:
             choice = procedure.choose(drawn, ChoiceSettings(max_loss=bound, seed=draw, resamples=2))
         if choice.promised is None or choice.promised.row.proven is None:
             continue
-        loss = float((full - scores[rows, record.stop_rounds(choice.policy) - 1]).mean())
+        sides = coin_sides(choice.policy) or ((1.0, choice.policy),)
+        stops = [(chance, record.stop_rounds(side) - 1) for chance, side in sides]
+        loss = float((full - sum(chance * scores[rows, at] for chance, at in stops)).mean())
         proven += 1
         broken += loss > bound
         worst = max(worst, loss - bound)
