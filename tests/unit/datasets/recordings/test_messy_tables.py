@@ -241,5 +241,7 @@ def test_a_messy_log_is_two_commands_away_from_a_choice(
     assert "1 labeled question without a scored answer" in " ".join(found.stdout.split())
     notes = json.loads((chosen / "choice.json").read_text("utf-8"))["notes"]
     assert any(note.startswith("1 labeled question without a scored answer") for note in notes)
-    assert "1 labeled question without a scored answer" in (chosen / "index.html").read_text("utf-8")
+    assert "1 labeled question without a scored answer" in (chosen / "index.html").read_text(
+        "utf-8"
+    )
     assert (chosen / "index.html").exists()
