@@ -16,10 +16,8 @@ A message says what was found, where (file, row, column), what is allowed and wh
 from __future__ import annotations
 
 import re
-import stat
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
@@ -37,6 +35,7 @@ _KEYS = re.compile(
     | (?P<user> :// [^\s/@:]{0,64} : ) [^\s/@]{1,256} (?=@)
     | \b (?:sk|pk|rk|gsk|xai|ghp|gho|hf|nvapi|AIza|AKIA|xox[abp]|glpat|pplx) [-_A-Z0-9] [\w-]{11,}
     | \b eyJ [\w.-]{16,}
+    | -----BEGIN\ [A-Z ]{0,30}PRIVATE\ KEY----- [\w\s+/=:,.-]*
     """,
     re.VERBOSE | re.IGNORECASE,
 )
@@ -132,27 +131,6 @@ class DataError(SufficeError, ValueError):
             f"{name} {at}" for name, at in (("row", row), ("column", column)) if at is not None
         ]
         super().__init__(f"{', '.join(places)}: {message}" if places else message)
-
-
-_NO_FILES = {
-    stat.S_IFIFO: "a named pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
-
-
-def plain_file(path: Path) -> Path:
-    """Return the path, but refuse a pipe, socket or device: reading one may never end."""
-    try:
-        found = _NO_FILES.get(stat.S_IFMT(path.stat().st_mode))
-    except OSError:
-        return path  # said by whoever opens it
-    if found is not None:
-        raise DataError(
-            f"is {found}, not a file; write its contents into a file and name that", file=str(path)
-        )
-    return path
 
 
 class BackendError(SufficeError):

@@ -30,6 +30,7 @@ from suffice.errors import (
     without_credentials,
     without_keys,
 )
+from suffice.foreign import is_here
 from suffice.llm.wire import (
     Api,
     BrokenReply,
@@ -189,7 +190,8 @@ class Endpoint:
                 http_client=openai.DefaultAsyncHttpxClient(
                     follow_redirects=False,
                     # no proxy of the environment reaches this machine's own servers
-                    trust_env=not asked.startswith("http://127.0.0.1"),
+                    trust_env=asked.startswith("https")
+                    or not is_here(urlsplit(asked).hostname or ""),
                 ),
             )
 

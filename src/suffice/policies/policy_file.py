@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from suffice.contracts import FilteringPolicy, StatedFilter, StopPolicy, strict_json
-from suffice.errors import DataError, UsageError, plain_file, unknown_name
+from suffice.errors import DataError, UsageError, unknown_name
+from suffice.foreign import read_plain
 from suffice.policies.method import Weighted, weights_beside
 from suffice.policies.registry import find_kind, kind_names
 from suffice.stats.fields import Fields, whole
@@ -164,7 +165,7 @@ def load_filter(path: str) -> StatedFilter:
 
 def _read_document(file: Path) -> dict[str, Any]:
     try:
-        document = strict_json(plain_file(file).read_text(encoding="utf-8"))
+        document = strict_json(read_plain(file).decode("utf-8"))
     except FileNotFoundError:
         raise DataError(
             "no such policy file; write one with 'suffice fit'", file=str(file)

@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from suffice._version import VERSION
 from suffice.errors import BackendError, DataError, SufficeError, UsageError, struck
+from suffice.foreign import is_here, read_plain
 from suffice.serve.service_settings import SecuritySettings
 from suffice.trace.durable import in_turn, replace_file
 
@@ -165,7 +166,7 @@ Tokens = Mapping[str, str]
 def read_tokens(file: Path) -> Tokens:
     """Read a file with a line ``NAME SHA256`` a token; lines that begin with ``#`` are comments."""
     try:
-        lines = file.read_text("utf-8").splitlines()
+        lines = read_plain(file).decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"the file of tokens {file} cannot be read: {error}") from error
     tokens: dict[str, str] = {}
@@ -212,10 +213,7 @@ def _sha256(secret: bytes) -> str:
 
 def check_exposed(address: str, tokens: Tokens, *, allow_unauthenticated: bool) -> None:
     """Refuse to listen beyond this machine without tokens, unless that was typed."""
-    if tokens or allow_unauthenticated or address == "localhost":
-        return
-    digits = _ip(address)
-    if digits is not None and digits.is_loopback:
+    if tokens or allow_unauthenticated or is_here(address):
         return
     raise UsageError(
         f"whoever reaches {address} could ask; make a token with --new-token NAME --tokens FILE, or listen "

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from suffice.errors import DataError, StorageError, UsageError, plain_file
+from suffice.errors import DataError, StorageError, UsageError
+from suffice.foreign import open_plain
 
 try:
     import fcntl
@@ -260,7 +261,7 @@ class Shard:
 
 
 def sha256_of(file: Path) -> str:
-    with plain_file(file).open("rb") as stream:
+    with open_plain(file) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from suffice._optional import require
-from suffice.errors import DataError, StorageError, UsageError, first_line, keep_secret, plain_file
+from suffice.errors import DataError, StorageError, UsageError, first_line, keep_secret
+from suffice.foreign import check_host, plain_file
 
 if TYPE_CHECKING:
     import psycopg
@@ -235,7 +236,8 @@ _FORM = "postgresql://USER@HOST:PORT/DATABASE"
 # --- addresses -------------------------------------------------------------------------------------
 _passwords: dict[str, str] = {}  # of this process, by address without it
 _ADDRESS = re.compile(r"postgres(?:ql)?:(/+)(.*)", re.DOTALL)
-_HOSTS = re.compile(r"(?:(?:\[[\da-fA-F:.]+\]|[\w.-]*)(?::\d+)?,?)*")
+_HOST = r"(?:\[[\da-fA-F:.]+\]|[\w.-]*)(?::\d+)?"
+_HOSTS = re.compile(f"{_HOST}(?:,{_HOST})*")
 _PASSWORD = re.compile(r"(?<![^?&])password=([^&]*)&?")
 
 
@@ -259,7 +261,8 @@ def as_place(record: str | Path) -> Path:
         authority, database = "", authority
     user, at, hosts = authority.rpartition("@")
     user, _, password = user.partition(":")
-    if not database or "/" in database or not _HOSTS.fullmatch(hosts):
+    odd = "/" in database or "@" in user or "\\" in found[2]
+    if not database or odd or not _HOSTS.fullmatch(hosts):
         raise UsageError(
             f"the address of a database is {_FORM}, and what follows its scheme is none; in a user or a "
             "password write / as %2F, @ as %40, and : as %3A"
@@ -273,6 +276,26 @@ def as_place(record: str | Path) -> Path:
         keep_secret(unquote(password))
         _passwords[str(address)] = unquote(password)
     return address
+
+
+def named_address(address: Address, file: Path) -> str:
+    """Return an address that a file names, of allowed hosts, without settings beside ``options``."""
+    own, purpose = str(address), "recording into PostgreSQL"
+    driver = require("psycopg", extra="postgres", purpose=purpose)
+    try:  # as the driver reads it, since that decides where it connects
+        parts = driver.conninfo.conninfo_to_dict(own)
+        if str(as_place(own)) != own:
+            raise ValueError(f"{own!r:.200} has another spelling")  # noqa: TRY301
+    except (driver.Error, ValueError) as error:
+        raise DataError(f"names no database: {first_line(error)}", file=str(file)) from error
+    if further := parts.keys() - {"user", "host", "port", "dbname", "options"}:
+        raise DataError(
+            f"sets {', '.join(sorted(further))} in the address of a database; a file may set options= only",
+            file=str(file),
+        )
+    for host in filter(None, str(parts.get("host") or "").split(",")):
+        check_host(host, file)
+    return own
 
 
 # --- connections -----------------------------------------------------------------------------------

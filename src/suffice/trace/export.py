@@ -15,7 +15,8 @@ from typing import Any, Literal, NamedTuple, get_args
 import pyarrow.compute as pc
 
 from suffice.contracts import Decision, strict_json
-from suffice.errors import DataError, StorageError, UsageError, counted, plain_file
+from suffice.errors import DataError, StorageError, UsageError, counted
+from suffice.foreign import read_plain
 from suffice.trace.durable import replace_file, written_aside
 from suffice.trace.recording import export_records, stores_at
 from suffice.trace.rounds.derive import Written
@@ -259,7 +260,7 @@ def read_watch_1(folder: Path) -> tuple[QuestionRecord, ...]:
 
 def _of_journal(file: Path) -> Iterator[QuestionRecord]:
     under_way: dict[str, dict[str, Any]] = {}
-    *lines, _ = plain_file(file).read_bytes().split(b"\n")  # the last is empty, or was cut off
+    *lines, _ = read_plain(file).split(b"\n")  # the last is empty, or was cut off
     for line in lines:
         with suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
             document = strict_json(line)

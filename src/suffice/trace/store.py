@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from suffice.errors import DataError, StorageError, UsageError
+from suffice.foreign import at_most, most_unpacked
 from suffice.trace.durable import process_of
 from suffice.trace.engines import (
     STORE,
@@ -29,7 +30,7 @@ from suffice.trace.engines import (
     SQLite,
     as_place,
 )
-from suffice.trace.parquet import RUN_KEY
+from suffice.trace.parquet import RUN_KEY, run_document
 from suffice.trace.rounds.records import (
     Gold,
     Question,
@@ -235,7 +236,7 @@ class Store:
         rows: list[tuple[str]] = []
         with suppress(NothingThere), self.transaction(write=False) as connection:
             rows = connection.execute("SELECT document FROM runs ORDER BY number").fetchall()
-        return [json.loads(document) for (document,) in rows]
+        return [run_document(document, self.file) for (document,) in rows]
 
     def is_recorders(self) -> bool:
         """Whether a recorder wrote it, and not live loops."""
@@ -303,18 +304,21 @@ class Store:
         ).fetchone()
         return last is None or time.time() - last < self.engine.silent_s
 
+    def _rows_of(self, cell: bytes) -> pa.Table:
+        stream = pa.CompressedInputStream(pa.BufferReader(cell), "zstd")
+        return pa.ipc.open_stream(at_most(stream, most_unpacked(len(cell)), self.file)).read_all()
+
     def _run_of(
         self, connection: Connection, run: Sequence[Any], after: int, most: int, *, dead: bool
     ) -> StoredRun:
         number, token, text, host, process = run
-        document = json.loads(text)
+        document = run_document(text, self.file)
         if token.startswith(RECORDER):
             cells = connection.execute(
                 "SELECT number, rows FROM records WHERE run = ? AND number > ? ORDER BY number LIMIT ?",
                 (number, after, most),
             ).fetchall()
-            packed = (pa.CompressedInputStream(pa.BufferReader(cell), "zstd") for _, cell in cells)
-            tables = [pa.ipc.open_stream(stream).read_all() for stream in packed]
+            tables = [self._rows_of(cell) for _, cell in cells]
             held = pa.concat_tables(tables).combine_chunks() if cells else pa.table({})
             turn = cells[-1][0] if cells else after
             return StoredRun(token=token, document=document, rows=held, turn=turn)

@@ -63,9 +63,8 @@ def serve(
     """
     for module in ("fastapi", "uvicorn", "prometheus_client"):
         require(module, extra="serve", purpose="suffice serve")
-    settings = with_given(
-        ServeSettings() if config is None else load_settings(config), given.of(ServeSettings)
-    )
+    told = given.of(ServeSettings)
+    settings = with_given(ServeSettings(), told) if config is None else load_settings(config, told)
     if policy:
         settings = replace(settings, policies=named(policy))
     if new_token is not None:
