@@ -37,9 +37,17 @@ _HASH_DIGITS = 32  # of 4 bits
 _NUMBERS = ("sample_clusters", "verbalized_confidence", "candidate_scores", "signals")
 _STAYS = (*_NUMBERS, "usage", "probed", "time")
 _STRUCK = "[struck]"
-_CREDENTIAL = r"api[-_ ]?key|\w*token|sig|signature|secret|password|passwd|pwd|auth\w*|credentials?"
-_SECRET_NAME = re.compile(rf"(?:\w+[-_])?(?:{_CREDENTIAL}|key)", re.IGNORECASE)
-_TELLS = re.compile(rf"\b(?:{_CREDENTIAL})\s*[=:]|--[\w-]*(?:{_CREDENTIAL}|key)\b", re.IGNORECASE)
+# words of bounded length, so that a long text takes time in its letters
+_CREDENTIAL = (
+    r"\w{0,40}(?:api[-_ ]?key|token|secret|password|passphrase)|sig|signature|passwd|pwd|auth(?:orization)?"
+    "|credentials?"
+)
+_SECRET_NAME = re.compile(rf"(?:[\w.-]{{0,60}}[-_.])?(?:{_CREDENTIAL}|key)\d*", re.IGNORECASE)
+_TELLS = re.compile(
+    rf"((?:\b(?:{_CREDENTIAL})[\"']?\s{{0,9}}[=:]|(?<![\w-])--[\w-]{{0,40}}(?:{_CREDENTIAL}|key)\b=?)"
+    r"[\s\"']{0,9}(?:(?:bearer|basic|token)\s{1,9})?)[^\s\"']*",
+    re.IGNORECASE,
+)
 _URL = re.compile(
     r"((?:\w{1,30}:){0,3}(?!file:)[a-z][a-z0-9+.-]{0,30}://[^\s?#\"'<>]*)\S*", re.IGNORECASE
 )
@@ -50,24 +58,37 @@ _ENDINGS = (
 _PLAIN = re.compile(rf"[^/\\~]*|\w[\w.-]*/(?![\w.-]*\.(?:{_ENDINGS})\Z)\w[\w.-]*", re.IGNORECASE)
 
 
-def without_secrets(value: Any) -> Any:
-    """Return a run document without users, passwords and queries of URLs, keys, and file paths."""
+def without_secrets(value: Any, *, whole: bool = False, named: bool = False) -> Any:
+    """Return a run document without keys, and without users, passwords and queries of URLs.
+
+    Unless it stays ``whole`` otherwise, file paths go, too. ``named``: what its name says to be a secret.
+    """
     if isinstance(value, Mapping):
+        pairs = [(str(name), held) for name, held in value.items()]
         return {
-            _without_secrets(str(name)): _STRUCK
-            if isinstance(held, str) and held and _SECRET_NAME.fullmatch(str(name))
-            else without_secrets(held)
-            for name, held in value.items()
+            _without_secrets(name, whole=whole): without_secrets(
+                held, whole=whole, named=named or bool(_SECRET_NAME.fullmatch(name))
+            )
+            for name, held in pairs
         }
-    if isinstance(value, list | tuple):
-        return [without_secrets(held) for held in value]
-    return _without_secrets(value) if isinstance(value, str) else value
+    if isinstance(value, list | tuple):  # perhaps a pair of a name and its value
+        tells = [isinstance(one, str) and bool(_SECRET_NAME.fullmatch(one)) for one in value[:2]]
+        secret = named or (len(value) == len(tells) == 2 and tells[0])
+        return [
+            without_secrets(held, whole=whole, named=secret and (named or at > 0))
+            for at, held in enumerate(value)
+        ]
+    if not isinstance(value, str):
+        return value
+    return _STRUCK if named and value else _without_secrets(value, whole=whole)
 
 
-def _without_secrets(text: str) -> str:
+def _without_secrets(text: str, *, whole: bool) -> str:
     text = without_credentials(text)
     if url := _URL.fullmatch(text):
         return struck(url[1])
+    if whole:
+        return _TELLS.sub(rf"\1{_STRUCK}", struck(text))
     return struck(text) if _PLAIN.fullmatch(text) and not _TELLS.search(text) else _STRUCK
 
 
