@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from suffice._optional import require
-from suffice.concurrency import CallTally, Once, may_be_cut, rest, started
+from suffice.concurrency import CallTally, Once, may_be_cut, rest, seconds_left, started
 from suffice.errors import (
     BackendError,
     UsageError,
@@ -259,8 +259,13 @@ class Endpoint:
         return made
 
     def _enough(self, state: Any) -> bool:
-        """Say whether all attempts are used; fewer are allowed before any answer, for a wrong URL."""
+        """Say whether all attempts are used; fewer are allowed before any answer, for a wrong URL.
+
+        None is left where the server asks for a pause that outlasts whoever waits for the reply.
+        """
         retries = self._settings.max_retries
+        if state.outcome.exception().pause_s > seconds_left():
+            return True
         if state.outcome.exception().nobody and self.tally.calls == self.tally.failed:
             soon = state.seconds_since_start < 10 * self._settings.first_pause_s
             retries = retries if soon else min(retries, _RETRIES_OF_NOBODY)

@@ -32,6 +32,7 @@ from suffice.trace.durable import in_turn, replace_file
 
 _LOG = logging.getLogger("suffice.serve")
 _MOST_LETTERS = 2_000  # of a message
+_MOST_PAUSE_S = 86_400.0
 _NAMELESS = frozenset({"body", "query", "header", "path"})
 
 
@@ -93,16 +94,35 @@ def full(said: str) -> Refusal:
     return Refusal(503, said, kind="server_error", code="too_many_connections", headers=headers)
 
 
+BEHIND = "what the service rests on failed, such as the model; its log says why"
+"""What a client hears of a failure behind the service: nothing that names a server or a place."""
+
+
+def ending() -> Refusal:
+    """Refuse a client, since the service ends (503)."""
+    said, after = "the service ends", {"Retry-After": "5"}
+    return Refusal(503, said, kind="server_error", code="ending", headers=after)
+
+
+def failed_behind(error: SufficeError, what: str) -> Refusal:
+    """Log a failure behind the service, and refuse: 503 where the server there asks for a pause, else 502."""
+    _LOG.error("%s: %s", what, " ".join(str(error).split()))
+    pause_s = min(getattr(error, "pause_s", 0.0), _MOST_PAUSE_S)
+    headers = {"Retry-After": str(math.ceil(pause_s))} if pause_s else None
+    status = 503 if pause_s else 502
+    return Refusal(status, BEHIND, kind="upstream_error", code="model_failed", headers=headers)
+
+
 def refusal_of(error: Exception) -> Refusal:
-    """Turn an error into a refusal; a defect tells the client nothing more."""
+    """Turn an error of what a client sent into a refusal; a defect tells the client nothing more."""
     if isinstance(error, Refusal):
         return error
     if isinstance(error, RequestValidationError | ValidationError):
         return _misfit(error.errors()[0])
     if isinstance(error, BackendError):
-        return Refusal(502, str(error), kind="upstream_error", code="model_failed")
-    if isinstance(error, SufficeError) and isinstance(error, UsageError | ValueError):
-        return Refusal(400, str(error))  # DataError is a ValueError
+        return failed_behind(error, "a request failed")
+    if isinstance(error, DataError | UsageError):
+        return Refusal(400, error.message if isinstance(error, DataError) else str(error))
     return Refusal(500, "the service failed; its log says where", kind="server_error")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import math
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from suffice.errors import UsageError
+from suffice.errors import UsageError, struck
 from suffice.serve.guard import Refusal, full
 
 _LOG = logging.getLogger("suffice.serve")
@@ -26,6 +27,7 @@ _ACCEPTED = 64  # connections taken in at once, before one of them can be closed
 _FURTHER = 32  # connections beyond the limit, which are told so; health is answered on them
 _OTHER_FILES = 256  # that may be open: of models, the record, logs, and what is accepted
 _FEWEST = 32
+_LAST_WORDS_S = 3.0  # for replies that say that the service ends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +42,7 @@ class Listening:
     access_log: bool = False
     started: Callable[[str], None] = lambda _: None
     ending: Callable[[], None] = lambda: None
+    over: Callable[[], None] = lambda: None  # called after ``end_s``, in the event loop
 
 
 def open_at_once(wanted: int) -> int:
@@ -66,13 +69,23 @@ def open_at_once(wanted: int) -> int:
     return allowed
 
 
+def _without_query(record: logging.LogRecord) -> bool:
+    """Log no query: clients put texts and keys there."""
+    words = record.args if isinstance(record.args, tuple) else ()
+    record.args = (
+        *(struck(word.partition("?")[0]) if isinstance(word, str) else word for word in words),
+    )
+    return True
+
+
 def run(app: ASGIApp, listening: Listening) -> None:
     """Take requests until SIGTERM or SIGINT; a second signal also cuts requests in progress."""
     own = {"head_s": listening.head_s, "most": listening.connections + _FURTHER, "waiting": {}}
+    logger = logging.getLogger("uvicorn.access")
+    logger.addFilter(_without_query)
     if listening.access_log:
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-        logger = logging.getLogger("uvicorn.access")
         logger.setLevel(logging.INFO)
         logger.propagate = False
         logger.addHandler(handler)
@@ -87,7 +100,7 @@ def run(app: ASGIApp, listening: Listening) -> None:
         server_header=False,
         backlog=_ACCEPTED,
         timeout_keep_alive=_KEEP_ALIVE_S,
-        timeout_graceful_shutdown=max(1, round(listening.end_s)),
+        timeout_graceful_shutdown=math.ceil(listening.end_s + _LAST_WORDS_S),
         h11_max_incomplete_event_size=_MOST_HEAD_BYTES,
     )
     family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
@@ -167,6 +180,11 @@ class _Server(uvicorn.Server):
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         self.should_exit = True
         self._listening.ending()
+
+    async def shutdown(self, sockets: Any = None) -> None:
+        over = asyncio.get_running_loop().call_later(self._listening.end_s, self._listening.over)
+        await super().shutdown(sockets)
+        over.cancel()
 
     async def startup(self, sockets: Any = None) -> None:
         await super().startup(sockets)

@@ -46,7 +46,7 @@ class ModelSettings(_Table):
     timeout: Annotated[float, Option(help="most seconds a call", metavar="S")] = 60.0
     max_wait: Annotated[
         float, Option(help="most seconds to wait when the server asks for a pause", metavar="S")
-    ] = 20.0
+    ] = 120.0
     concurrency: Annotated[
         int, Option(help="most simultaneous calls to a server", metavar="N", at_least=1)
     ] = 64

@@ -257,8 +257,8 @@ class Store:
             record = None if row is None else _record_of(connection, row, None)
             if record is None:
                 raise DataError(
-                    f"no round of question {label.question_id!r:.60} is recorded in {self.file}; a loop "
-                    "tells under which id its question is recorded (question_id)",
+                    f"no round of question {label.question_id!r:.60} is recorded; a loop tells under which "
+                    "id its question is recorded (question_id)",
                     column="question_id",
                 )
             label = replace(label, question_id=record.question.id)
@@ -267,9 +267,9 @@ class Store:
                 "SELECT content FROM labels WHERE question = ? ORDER BY number",
                 (label.question_id,),
             ).fetchall()
-            held = [read_label(json.loads(content), str(self.file)) for (content,) in before]
+            held = [read_label(json.loads(content), "the record") for (content,) in before]
             known, both = Labels.of(held), Labels.of([*held, label])
-            for _, conflict in both.fitted_to(rows).conflicts(rows, str(self.file), instead):
+            for _, conflict in both.fitted_to(rows).conflicts(rows, "the record", instead):
                 raise conflict
             if both.entries.keys() > known.entries.keys():
                 connection.execute(
