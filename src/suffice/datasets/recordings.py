@@ -36,7 +36,6 @@ from suffice.datasets.otlp import read_otlp
 from suffice.datasets.runs import COST, passage_of, read_atif
 from suffice.errors import DataError, UsageError, counted, did_you_mean
 from suffice.trace.durable import check_free, sha256_of
-from suffice.trace.export import read_watch_1
 from suffice.trace.lazy import in_memory
 from suffice.trace.recording import live_store
 from suffice.trace.rounds.derive import Written, read_source, write_copy
@@ -203,10 +202,6 @@ FORMATS: Mapping[str, Format] = {
         read=lambda path, _: read_inspect(path),
         meaning="logs of inspect_ai, .eval or .json",
         note=f"{_RUN}; scores given while a sample ran are those of their round",
-    ),
-    "watch-1": Format(
-        read=lambda path, _: read_watch_1(path),
-        meaning="a folder that suffice.Watch or the service recorded into before stores",
     ),
 }
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
+import shutil
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -90,11 +92,14 @@ class SQLite:
         self._durable, self._kind = durable, kind
         self.connection: sqlite3.Connection | None = None
         self._wait_s = self._waits = 0.0
-        self._identity = (0, 0)
+        self._identity = self._log = (0, 0)
+        self._doubt = self._given_up = False
 
     def begin(self, *, write: bool, alone: bool, wait_s: float) -> sqlite3.Connection:  # noqa: ARG002
         """Begin a transaction; one process writes at a time, ``alone`` or not."""
         self._wait_s = wait_s
+        if self._given_up:
+            raise StorageError(f"{self.file}-wal was cut by another program; name another record")
         if self.connection is None:
             if write:
                 self.file.parent.mkdir(parents=True, exist_ok=True)
@@ -108,6 +113,7 @@ class SQLite:
         if self._waits != wait_s:
             self.connection.execute(f"PRAGMA busy_timeout = {round(1000 * wait_s)}")
             self._waits = wait_s
+        self._note()  # before more is written
         self.connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
         return self.connection
 
@@ -115,7 +121,51 @@ class SQLite:
         if self.connection is not None:
             with suppress(sqlite3.Error):
                 self.connection.close()
-            self.connection = None
+            self.connection, self._log = None, (0, 0)  # whoever closes it last removes the log
+
+    def commit(self) -> None:
+        if self.connection is not None:
+            self.connection.execute("COMMIT")
+            self._log = self._log_now()
+
+    def settle(self) -> bool:
+        """Write what the log beside the file holds into it, so that a copy of the file has all."""
+        self._note()
+        if self.connection is None or self._doubt:
+            return False
+        self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        return True
+
+    def in_doubt(self) -> bool:
+        """Return, once, whether the log was cut, so that what was committed may be gone."""
+        self._note()
+        doubt, self._doubt = self._doubt, False
+        return doubt
+
+    def _note(self) -> None:
+        (number, before), self._log = self._log, self._log_now()
+        self._doubt = self._doubt or (self._log[0] == number and self._log[1] < before)
+
+    def copied(self, folder: Path) -> Path:
+        """Copy the file and its log into a folder."""
+        for end in (
+            "-wal",
+            "",
+        ):  # the log first: what is written into the file meanwhile stands in it
+            with suppress(FileNotFoundError):
+                shutil.copyfile(f"{self.file}{end}", folder / f"copy.db{end}")
+        return folder / "copy.db"
+
+    def give_up(self) -> None:
+        """Refuse all further work; never close the connection, which would write a cut log into the file."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.connection))
+        self.connection, self._given_up = None, True
+
+    def _log_now(self) -> tuple[int, int]:
+        with suppress(OSError):
+            found = Path(f"{self.file}-wal").stat()
+            return found.st_ino, found.st_size
+        return 0, 0
 
     def removed(self) -> sqlite3.Connection | None:
         """Return, and forget, the connection to a file that was removed or replaced since."""
@@ -330,6 +380,7 @@ class PostgreSQL:
         )
         self.connection: Connection | None = None
         self._wait_s = 0.0
+        self._before = self._anew = False  # whether there was a connection, and another one now
         self._held: set[int] = set()
 
     def begin(self, *, write: bool, alone: bool, wait_s: float) -> Connection:
@@ -343,6 +394,7 @@ class PostgreSQL:
             except self._driver.OperationalError:  # cut since
                 self.close()
         self.connection = self._opened(write=write)
+        self._before, self._anew = True, self._before
         return self._begun(self.connection, write=write, alone=alone)
 
     def _begun(self, connection: Connection, *, write: bool, alone: bool) -> Connection:
@@ -366,6 +418,15 @@ class PostgreSQL:
                 self.connection.raw.close()
             self.connection = None
         self._held.clear()
+
+    def commit(self) -> None:
+        if self.connection is not None:
+            self.connection.execute("COMMIT")
+
+    def in_doubt(self) -> bool:
+        """Return, once, whether the server was away: a crash may have lost what it committed last."""
+        doubt, self._anew = self._anew, False
+        return doubt
 
     def removed(self) -> sqlite3.Connection | None:
         """Return ``None``: nobody removes a server's tables under a connection."""

@@ -15,11 +15,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from operator import itemgetter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from suffice.concurrency import started
 from suffice.errors import StorageError, SufficeError
 from suffice.trace.durable import process_of
-from suffice.trace.engines import NothingThere, Refused
+from suffice.trace.engines import NothingThere, Refused, SQLite
 from suffice.trace.rounds.records import (
     POLICY_STOP,
     Gold,
@@ -67,6 +69,11 @@ class Lost:
         (self.open.discard if over else self.open.add)(question_id)
 
 
+class _DoubtError(Exception):
+    """What was written may be gone."""
+
+
+_IDLE_S, _SOON_S = 1.0, 5.0
 _RUN = object()  # stands for the run's number, which is known when it is written
 _Statement = tuple[str, tuple[Any, ...]]
 
@@ -79,6 +86,7 @@ class _Entry:
     over: bool = False
     found: _Statement | None = None
     """Finds it where it was written."""
+    made: float = field(default_factory=time.monotonic)
 
     @property
     def bytes(self) -> int:
@@ -150,6 +158,8 @@ class LoopRecord:
         self._bytes = 0  # of what waits
         self._again_at: float | None = None  # when what failed is tried again
         self._run: int | None = None  # its number, once that is written
+        self._recent: list[_Entry] = []  # written, and not yet safe from a crash or a cut log
+        self._settling = False
 
     def check_process(self) -> None:
         if os.getpid() != self._pid:
@@ -279,12 +289,29 @@ class LoopRecord:
                 return
             self._again_at = None
             if self.flush() and self._store.connected:
-                with suppress(*_FAILURES), self._store.transaction() as connection:
-                    end_all(connection, self._own_run(connection))
+                try:
+                    self._end_all()
+                except _DoubtError:
+                    if self.flush():
+                        self._end_all()
             self._lose(self._waiting)
             self._waiting = []
             self.closed = True
             self._store.disconnect()
+
+    def _end_all(self) -> None:
+        try:
+            with self._store.transaction() as connection:
+                self._check_doubt()
+                end_all(connection, self._own_run(connection))
+        except _FAILURES:
+            self._check_doubt()
+
+    def _check_doubt(self) -> None:
+        """Make sure, while nobody else writes, that what was written is there; else write it anew."""
+        if self._store.engine.in_doubt() and self._recent:
+            self._recount()
+            raise _DoubtError
 
     # --- writing -------------------------------------------------------------------------------------
     def _put(self, entry: _Entry) -> bool:
@@ -315,6 +342,8 @@ class LoopRecord:
                 self._renew(store.engine.removed())
                 try:
                     self._write(self._waiting, again=again)
+                except _DoubtError:
+                    self._write(self._waiting, again=True)
                 except Refused:  # one by one, so that the others are kept
                     while self._waiting:
                         try:
@@ -326,6 +355,8 @@ class LoopRecord:
                 self._waiting, self._bytes = [], 0
             except _FAILURES as error:
                 self._failed(error, time.monotonic() - begun, again=again)
+                with suppress(_DoubtError):
+                    self._check_doubt()
                 if self._bytes > _MOST_WAITING:
                     self._lose(self._waiting)
                     for one in self._waiting:
@@ -341,11 +372,52 @@ class LoopRecord:
         if not entries:
             return
         alone = self._run is None or any(entry.over for entry in entries)
+        engine, now = self._store.engine, time.monotonic()
         with self._store.transaction(alone=alone) as connection:
+            self._check_doubt()
             run = self._own_run(connection)
             for entry in entries:
                 entry.write(connection, run, again=again)
         self._run = run
+        written = [entry for entry in entries if entry.found]
+        if engine.shared:  # a server writes what it committed to its disk within a second
+            self._recent = [one for one in self._recent if now - one.made < _SOON_S] + written
+            return
+        self._recent += [replace(entry, statements=()) for entry in written]
+        if not self._settling:
+            self._settling = True
+            started(self._settle, "record")
+
+    def _settle(self) -> None:
+        """Settle the store once nothing was written for a while."""
+        while self._recent and (left := self._recent[-1].made + _IDLE_S - time.monotonic()) > 0:
+            time.sleep(left)
+        with self.lock:
+            self._settling = False
+            engine = self._store.engine
+            with suppress(*_FAILURES):
+                if isinstance(engine, SQLite) and engine.settle():
+                    self._recent = []
+
+    def _recount(self) -> None:
+        """Write again, or count, what a crash of the server or a cut log took."""
+        engine, recent, run = self._store.engine, self._recent, self._run or 0
+        gone, self._recent, self._run = recent, [], None
+        with suppress(*_FAILURES, OSError), TemporaryDirectory() as folder:
+            # a copy is read as a later process will read the file
+            place = engine.copied(Path(folder)) if isinstance(engine, SQLite) else self.place
+            with Store(place).transaction(write=False) as connection:
+                found = [
+                    one.found and _done(connection, one.found, run).fetchone() for one in recent
+                ]
+            gone = [one for one, there in zip(recent, found, strict=True) if not there]
+        if engine.shared:
+            self._waiting, self._again_at = [*gone, *self._waiting], 0.0
+        elif gone and isinstance(engine, SQLite):
+            engine.give_up()
+            self._lose(gone)
+            for one in gone:
+                self._open.pop(one.question, None)
 
     def _failed(self, error: Exception, took_s: float = 0.0, *, again: bool = False) -> None:
         pause_s = _AGAIN_S if took_s > _LONG_S else 0.0

@@ -82,15 +82,11 @@ def store_place(record: str | Path) -> Path:
             f"loops are recorded into a database; write record={place.with_suffix('.db')}, or a folder, "
             f"which then holds {NAME}"
         )
-    other = next(iter((*place.glob("[!.]*.parquet"), *place.glob("watch-*.jsonl"))), None)
+    other = next(place.glob("[!.]*.parquet"), None)
     if other is not None and not (place / NAME).exists():
-        old = other.name.startswith("watch-")
-        how = (
-            f"suffice traces import --format watch-1 {place} --out NEW" if old else "another folder"
-        )
         raise UsageError(
-            f"{place} holds another record ({other.name}); record={place}.db goes beside it"
-            + (f", and the old one is read once more by: {how}" if old else f", or name {how}")
+            f"{place} holds another record ({other.name}); record={place}.db goes beside it, or name another "
+            "folder"
         )
     return place / NAME
 
@@ -180,7 +176,7 @@ class Store:
                 connection = self.engine.begin(write=write, alone=alone, wait_s=self.wait_s)
                 try:
                     yield connection
-                    connection.execute("COMMIT")
+                    self.engine.commit()
                 except BaseException:
                     with suppress(Exception):
                         connection.execute("ROLLBACK")

@@ -48,10 +48,7 @@ def parquet_files(root: Path) -> list[Path]:
         if files or stores:
             return files
         said = "the directory holds no *.parquet file and no record.db; name a trace file or a directory"
-        if any(root.glob("watch-*.jsonl")):
-            said = "holds journals of an earlier version; type: suffice traces import --format watch-1 "
-            said += f"{root} --out NEW"
-        elif not os.access(root, os.R_OK | os.X_OK):  # glob finds nothing there
+        if not os.access(root, os.R_OK | os.X_OK):  # glob finds nothing there
             said = "Permission denied; change who may read the directory and go through it"
     elif root.exists():
         return [root]
@@ -124,7 +121,6 @@ class StoredFile:
     ) -> StoredFile:
         stored = parquet.schema_arrow
         metadata = dict(stored.metadata or {})
-        metadata.pop(b"suffice.footer.sha256", None)  # of files written before
         check_version(metadata, file, kind)
         plain, remarks = _described(stored.remove_metadata(), kind)
         _check_required(stored.names, str(file), kind)
