@@ -16,8 +16,11 @@ A message says what was found, where (file, row, column), what is allowed and wh
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from io import BytesIO
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
@@ -131,6 +134,50 @@ class DataError(SufficeError, ValueError):
             f"{name} {at}" for name, at in (("row", row), ("column", column)) if at is not None
         ]
         super().__init__(f"{', '.join(places)}: {message}" if places else message)
+
+
+MOST_BYTES = 2 << 30
+"""Most bytes that are read of a file at once, packed or not."""
+_NO_FILES = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def plain_file(path: Path) -> Path:
+    """Return the path, but refuse a pipe, socket or device: reading one may never end."""
+    try:
+        found = _NO_FILES.get(stat.S_IFMT(path.stat().st_mode))
+    except OSError:
+        return path  # said by whoever opens it
+    if found is not None:
+        raise DataError(
+            f"is {found}, not a file; write its contents into a file and name that", file=str(path)
+        )
+    return path
+
+
+def read_plain(path: Path, most: int = MOST_BYTES) -> bytes:
+    """Return the bytes of a plain file; more than ``most`` are a DataError."""
+    with plain_file(path).open("rb") as stream:
+        return at_most(stream, path, most)
+
+
+def at_most(stream: Any, path: Path, most: int = MOST_BYTES) -> bytes:
+    """Return what is left of a stream, unpacked; more than ``most`` bytes are a DataError."""
+    held = BytesIO()  # piece by piece: a read of many bytes takes memory for all of them first
+    while held.tell() <= most and (piece := stream.read(1 << 20)):
+        held.write(piece)
+    if held.tell() > most:
+        raise DataError(f"holds more than {most:,} bytes; split it", file=str(path))
+    return held.getvalue()
+
+
+def most_unpacked(packed: int) -> int:
+    """Return how many bytes some packed ones may unpack to: 100 times as many, or 64 MiB, at most 2 GiB."""
+    return min(MOST_BYTES, max(64 << 20, 100 * packed))
 
 
 class BackendError(SufficeError):

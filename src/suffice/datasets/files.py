@@ -18,8 +18,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from suffice.contracts import strict_json
-from suffice.errors import DataError, SufficeWarning, UsageError, counted, did_you_mean
-from suffice.foreign import MOST_BYTES, at_most, most_unpacked, open_plain, plain_file
+from suffice.errors import (
+    MOST_BYTES,
+    DataError,
+    SufficeWarning,
+    UsageError,
+    at_most,
+    counted,
+    did_you_mean,
+    most_unpacked,
+    plain_file,
+)
 from suffice.trace.rounds.records import Gold, Passage, Question
 from suffice.trace.store import free_id
 from suffice.trace.values import MOST_INT32
@@ -157,10 +166,10 @@ def _unreadable(path: Path, error: Exception) -> DataError:
 
 def _content(path: Path) -> str:
     try:
-        with open_plain(path) as stream:
+        with plain_file(path).open("rb") as stream:
             packed = stream.peek(2)[:2] == b"\x1f\x8b"
             most = most_unpacked(path.stat().st_size) if packed else MOST_BYTES
-            data = at_most(gzip.GzipFile(fileobj=stream) if packed else stream, most, path)
+            data = at_most(gzip.GzipFile(fileobj=stream) if packed else stream, path, most)
     except (OSError, EOFError, zlib.error) as error:
         raise _unreadable(path, error) from error
     try:

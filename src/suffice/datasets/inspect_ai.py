@@ -27,8 +27,7 @@ from suffice.datasets.runs import (
     read_run,
     text_of,
 )
-from suffice.errors import DataError, SufficeWarning, counted
-from suffice.foreign import at_most, most_unpacked
+from suffice.errors import DataError, SufficeWarning, at_most, counted, most_unpacked
 from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Token, TopToken
 
 _GRADES: Mapping[str, float] = {
@@ -109,7 +108,7 @@ def _parts(path: Path, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
 def _unpacked(path: Path, archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> bytes:
     if part.compress_type != _ZSTANDARD:
         with archive.open(part) as stream:  # read() unpacks all before it looks at its size
-            return at_most(stream, part.file_size, path)
+            return at_most(stream, path, part.file_size)
     import pyarrow as pa
 
     # Zstandard, which zipfile knows from Python 3.14 on; a local header is 30 bytes, a name and extras

@@ -16,7 +16,7 @@ import numpy as np
 
 from suffice.contracts import StopPolicy, strict_json
 from suffice.costs.usage import COSTS
-from suffice.errors import DataError, SufficeError, UsageError, counted, unknown_name
+from suffice.errors import DataError, SufficeError, UsageError, counted, read_plain, unknown_name
 from suffice.evaluation.choose import candidates as choosing
 from suffice.evaluation.choose.bounds import (
     LOSES,
@@ -30,7 +30,7 @@ from suffice.evaluation.choose.candidates import Candidate, Kept
 from suffice.evaluation.replay.loop_comparison import LoopComparison, compare_loops, shared_rows
 from suffice.evaluation.replay.named_policies import NamedPolicy
 from suffice.evaluation.settings import USUAL_LOSS, ChoiceSettings, ScoredSettings
-from suffice.foreign import named_place, read_plain, read_toml
+from suffice.foreign import named_place, read_toml
 from suffice.measures.measures import Measures
 from suffice.options import as_share
 from suffice.policies.defaults import EVAL_SPLIT
@@ -110,10 +110,7 @@ def promise_settings(**stated: Any) -> ChoiceSettings:
 
 
 def read_promises(file: Path) -> Iterator[tuple[str, str, ChoiceSettings]]:
-    """Yield record, policy file and terms of every ``[[promise]]``; paths start at the file's folder.
-
-    What it names lies below its repository, see :func:`suffice.foreign.named_place`, or on an allowed host.
-    """
+    """Yield record, policy file and terms of every ``[[promise]]``; paths stay below the repository."""
     try:
         promises = [dict(one) for one in read_toml(file)["promise"]] or [{}]
     except FileNotFoundError:
@@ -123,14 +120,10 @@ def read_promises(file: Path) -> Iterator[tuple[str, str, ChoiceSettings]]:
     for number, stated in enumerate(promises, start=1):
         try:
             record, policy = (stated.pop(name) for name in ("record", "policy"))
-            yield (
-                _named(file, record),
-                _shown(named_place(file, policy)),
-                promise_settings(**stated),
-            )
+            yield _named(file, record), named_place(file, policy), promise_settings(**stated)
         except (UsageError, DataError, KeyError, TypeError, ValueError, RecursionError) as error:
-            told = error.message if isinstance(error, DataError) else str(error)
-            said = told if isinstance(error, SufficeError) else "needs record and policy, as texts"
+            said = getattr(error, "message", str(error))
+            said = said if isinstance(error, SufficeError) else "needs record and policy, as texts"
             raise DataError(said, file=str(file), column=f"promise {number}") from error
 
 
@@ -138,17 +131,7 @@ def _named(file: Path, record: str) -> str:
     if isinstance(address := as_place(record), Address):
         return named_address(address, file)
     is_example = record == EXAMPLE.stem and not (file.parent / record).exists()
-    return record if is_example else _shown(named_place(file, record))
-
-
-def _shown(place: Path) -> str:
-    """Return a place from here on, but not in a form that an address of a database has."""
-    here = Path.cwd()
-    return (
-        os.path.relpath(place)
-        if place.is_relative_to(here) and ":" not in str(place)
-        else str(place)
-    )
+    return record if is_example else named_place(file, record)
 
 
 def beside(folder: Path, record: str) -> str:

@@ -58,36 +58,29 @@ _ENDINGS = (
 _PLAIN = re.compile(rf"[^/\\~]*|\w[\w.-]*/(?![\w.-]*\.(?:{_ENDINGS})\Z)\w[\w.-]*", re.IGNORECASE)
 
 
-def without_secrets(value: Any, *, whole: bool = False, named: bool = False) -> Any:
-    """Return a run document without keys, and without users, passwords and queries of URLs.
+def without_secrets(value: Any, *, paths: bool = True, secret: object = False) -> Any:
+    """Return a run document without keys, users, passwords and queries of URLs; file ``paths`` may stay.
 
-    Unless it stays ``whole`` otherwise, file paths go, too. ``named``: what its name says to be a secret.
+    All texts of a value are ``secret`` whose name says so, or the text before it in a list of two.
     """
+    below = partial(without_secrets, paths=paths)
     if isinstance(value, Mapping):
-        pairs = [(str(name), held) for name, held in value.items()]
-        return {
-            _without_secrets(name, whole=whole): without_secrets(
-                held, whole=whole, named=named or bool(_SECRET_NAME.fullmatch(name))
-            )
-            for name, held in pairs
-        }
-    if isinstance(value, list | tuple):  # perhaps a pair of a name and its value
-        tells = [isinstance(one, str) and bool(_SECRET_NAME.fullmatch(one)) for one in value[:2]]
-        secret = named or (len(value) == len(tells) == 2 and tells[0])
-        return [
-            without_secrets(held, whole=whole, named=secret and (named or at > 0))
-            for at, held in enumerate(value)
-        ]
+        named = {str(name): held for name, held in value.items()}.items()
+        told = ((name, held, secret or _SECRET_NAME.fullmatch(name)) for name, held in named)
+        return {_plain(name, paths=paths): below(held, secret=tells) for name, held, tells in told}
+    if isinstance(value, list | tuple):
+        pair = len(value) == 2 and _SECRET_NAME.fullmatch(str(value[0]))
+        return [below(held, secret=secret or (pair and at)) for at, held in enumerate(value)]
     if not isinstance(value, str):
         return value
-    return _STRUCK if named and value else _without_secrets(value, whole=whole)
+    return _STRUCK if secret and value else _plain(value, paths=paths)
 
 
-def _without_secrets(text: str, *, whole: bool) -> str:
+def _plain(text: str, *, paths: bool) -> str:
     text = without_credentials(text)
     if url := _URL.fullmatch(text):
         return struck(url[1])
-    if whole:
+    if paths:
         return _TELLS.sub(rf"\1{_STRUCK}", struck(text))
     return struck(text) if _PLAIN.fullmatch(text) and not _TELLS.search(text) else _STRUCK
 
@@ -237,7 +230,7 @@ def redact_traces(
     if not traces.n_questions:
         raise DataError("holds no question", file=str(source))
     privacy = Privacy(texts, secrets.token_bytes(32))
-    run = without_secrets(traces.origin.run)
+    run = without_secrets(traces.origin.run, paths=False)
     done = run.get("derived")
     step = {"by": "redact", "from": Path(source).name, "texts": texts, "score": score}
     run["derived"] = [*(done if isinstance(done, list) else []), step]

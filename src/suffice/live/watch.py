@@ -24,7 +24,7 @@ from suffice.policies.policy_file import PolicyFile, policy_hash
 from suffice.scoring import AnswerChoice
 from suffice.trace.engines import as_place
 from suffice.trace.loop_record import LoopRecord
-from suffice.trace.parquet import MOST_RUN_BYTES
+from suffice.trace.parquet import run_document
 from suffice.trace.rounds.records import PROPENSITY, Gold, Question
 from suffice.trace.store import store_place
 
@@ -196,15 +196,13 @@ class Watch:
             watched["texts"] = privacy.texts
         document = {"watch": watched, "rounds": watching.full_budget, "version": VERSION}
         try:
-            document |= without_secrets(run, whole=privacy is None)
-            size = len(json.dumps(document, ensure_ascii=False).encode())
+            document |= without_secrets(run, paths=privacy is None)
+            return run_document(json.dumps(document, ensure_ascii=False), Path("run"))
         except (TypeError, ValueError, RecursionError) as error:
             raise UsageError(
                 f"run must be a JSON object, as {{'pipeline': 'my-agent'}}; found {reprlib.repr(run)}"
+                f" ({error})"
             ) from error
-        if size > MOST_RUN_BYTES:
-            raise UsageError(f"run has {size:,} bytes; {MOST_RUN_BYTES:,} are allowed")
-        return document
 
     def question(
         self,

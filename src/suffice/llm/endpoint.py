@@ -259,13 +259,10 @@ class Endpoint:
         return made
 
     def _enough(self, state: Any) -> bool:
-        """Say whether all attempts are used; fewer are allowed before any answer, for a wrong URL.
-
-        None is left where the server asks for a pause that outlasts whoever waits for the reply.
-        """
+        """Say whether all attempts are used; fewer are allowed before any answer, for a wrong URL."""
         retries = self._settings.max_retries
         if state.outcome.exception().pause_s > seconds_left():
-            return True
+            return True  # nobody waits for so long
         if state.outcome.exception().nobody and self.tally.calls == self.tally.failed:
             soon = state.seconds_since_start < 10 * self._settings.first_pause_s
             retries = retries if soon else min(retries, _RETRIES_OF_NOBODY)

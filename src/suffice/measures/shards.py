@@ -20,8 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from suffice._version import VERSION
-from suffice.errors import BackendError
-from suffice.foreign import open_plain
+from suffice.errors import BackendError, plain_file
 from suffice.stats.units import Array, Mask
 from suffice.trace.durable import replace_file, usable_cores
 from suffice.trace.lazy import LazyTable, Span
@@ -189,7 +188,7 @@ class Kept:
         digest = hashlib.sha256(f"{code_stamp()} {sorted(traces.origin.run.items())}".encode())
         for file in parquet_files(Path(traces.origin.source)):
             size = file.stat().st_size
-            with open_plain(file) as stream:
+            with plain_file(file).open("rb") as stream:
                 stream.seek(max(0, size - _FOOTER))
                 digest.update(f"{file.name} {size} ".encode() + stream.read())
         return cls(Path(traces.origin.source), digest.hexdigest())

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from suffice._optional import require
 from suffice._version import VERSION
-from suffice.errors import BackendError, DataError, UsageError, struck
-from suffice.foreign import is_here, plain_file
+from suffice.errors import BackendError, DataError, UsageError, plain_file, struck
+from suffice.foreign import is_here
 from suffice.monitor.production import Alarm, Production
 from suffice.monitor.questions import Asked
 from suffice.trace.recording import live_store

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.contracts import FilteringPolicy, StatedFilter, StopPolicy, strict_json
-from suffice.errors import DataError, UsageError, unknown_name
-from suffice.foreign import read_plain
+from suffice.errors import DataError, UsageError, read_plain, unknown_name
 from suffice.policies.method import Weighted, weights_beside
 from suffice.policies.registry import find_kind, kind_names
 from suffice.stats.fields import Fields, whole

@@ -25,14 +25,13 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from suffice._version import VERSION
-from suffice.errors import BackendError, DataError, SufficeError, UsageError, struck
-from suffice.foreign import is_here, read_plain
+from suffice.errors import BackendError, DataError, SufficeError, UsageError, read_plain, struck
+from suffice.foreign import is_here
 from suffice.serve.service_settings import SecuritySettings
 from suffice.trace.durable import in_turn, replace_file
 
 _LOG = logging.getLogger("suffice.serve")
 _MOST_LETTERS = 2_000  # of a message
-_MOST_PAUSE_S = 86_400.0
 _NAMELESS = frozenset({"body", "query", "header", "path"})
 
 
@@ -94,8 +93,8 @@ def full(said: str) -> Refusal:
     return Refusal(503, said, kind="server_error", code="too_many_connections", headers=headers)
 
 
+# what a client hears of a failure behind the service: nothing that names a server or a place
 BEHIND = "what the service rests on failed, such as the model; its log says why"
-"""What a client hears of a failure behind the service: nothing that names a server or a place."""
 
 
 def ending() -> Refusal:
@@ -107,9 +106,8 @@ def ending() -> Refusal:
 def failed_behind(error: SufficeError, what: str) -> Refusal:
     """Log a failure behind the service, and refuse: 503 where the server there asks for a pause, else 502."""
     _LOG.error("%s: %s", what, " ".join(str(error).split()))
-    pause_s = min(getattr(error, "pause_s", 0.0), _MOST_PAUSE_S)
-    headers = {"Retry-After": str(math.ceil(pause_s))} if pause_s else None
-    status = 503 if pause_s else 502
+    pause_s = math.ceil(min(getattr(error, "pause_s", 0.0), 86_400.0))
+    status, headers = (503, {"Retry-After": str(pause_s)}) if pause_s else (502, None)
     return Refusal(status, BEHIND, kind="upstream_error", code="model_failed", headers=headers)
 
 

@@ -27,7 +27,6 @@ _ACCEPTED = 64  # connections taken in at once, before one of them can be closed
 _FURTHER = 32  # connections beyond the limit, which are told so; health is answered on them
 _OTHER_FILES = 256  # that may be open: of models, the record, logs, and what is accepted
 _FEWEST = 32
-_LAST_WORDS_S = 3.0  # for replies that say that the service ends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,10 +70,9 @@ def open_at_once(wanted: int) -> int:
 
 def _without_query(record: logging.LogRecord) -> bool:
     """Log no query: clients put texts and keys there."""
-    words = record.args if isinstance(record.args, tuple) else ()
-    record.args = (
-        *(struck(word.partition("?")[0]) if isinstance(word, str) else word for word in words),
-    )
+    if isinstance(record.args, tuple):  # address, method, path, version and status
+        who, method, path, *rest = record.args
+        record.args = (who, method, struck(str(path).partition("?")[0]), *rest)
     return True
 
 
@@ -100,7 +98,7 @@ def run(app: ASGIApp, listening: Listening) -> None:
         server_header=False,
         backlog=_ACCEPTED,
         timeout_keep_alive=_KEEP_ALIVE_S,
-        timeout_graceful_shutdown=math.ceil(listening.end_s + _LAST_WORDS_S),
+        timeout_graceful_shutdown=math.ceil(listening.end_s + 3.0),  # to reply that it ends
         h11_max_incomplete_event_size=_MOST_HEAD_BYTES,
     )
     family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET

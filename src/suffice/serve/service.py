@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from suffice.concurrency import awaited
 from suffice.contracts import ChatModel, Encoder, GenerationRequest, Message, Retriever, StopPolicy
 from suffice.errors import SufficeError, UsageError, counted, unknown_name
 from suffice.live.answering import AskSettings, LiveLoop
@@ -46,12 +47,13 @@ class Ground:
     retrieval: Retrieval | None = None
     encoder: Encoder | None = None
 
-    def ask_once(self) -> None:
+    def ask_once(self, seconds: float) -> None:
         """Ask the model, and the encoder, for as little as can be; a BackendError where nobody answers."""
         prompt = (Message(role="user", content="Hi"),) if self.model.api == "chat" else "Hi"
-        self.model.generate(GenerationRequest(prompt=prompt, max_tokens=1))
-        if self.encoder is not None:
-            self.encoder.encode(["Hi"])
+        with awaited(time.monotonic() + seconds):
+            self.model.generate(GenerationRequest(prompt=prompt, max_tokens=1))
+            if self.encoder is not None:
+                self.encoder.encode(["Hi"])
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_type_hints
 
 from suffice.errors import DataError, UsageError, unknown_name
@@ -287,21 +286,17 @@ class ServeSettings(_Table):
     watch: WatchSettings = field(default_factory=WatchSettings)
 
 
-def load_settings(
-    file: str | Path, given: Mapping[str, Any] = MappingProxyType({})
-) -> ServeSettings:
+def load_settings(file: str | Path, given: Mapping[str, Any] | None = None) -> ServeSettings:
     """Read settings from a TOML file, then replace those ``given``; missing keys keep their defaults."""
-    file = Path(file)
+    file, given = Path(file), given or {}
     from pydantic import TypeAdapter, ValidationError
 
     try:
         content = json.dumps(read_toml(file), default=str)  # of dates, which no setting is
     except OSError as error:
         raise UsageError(f"cannot read the settings {file}: {error.strerror}") from error
-    except DataError:
-        raise
     except (ValueError, RecursionError) as error:
-        raise DataError(f"no TOML: {error}", file=str(file)) from error
+        raise DataError(f"no TOML: {getattr(error, 'message', error)}", file=str(file)) from error
     try:
         settings = TypeAdapter(ServeSettings).validate_json(content, strict=True)
     except ValidationError as error:

@@ -34,6 +34,7 @@ HUNG_UP = 499
 _HUNG_UP = "the client hung up"
 _QUIET_S = 10.0  # between signs of life
 _LOG = logging.getLogger("suffice.serve")
+_NOT_BEHIND = (InternalError, NothingFound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +180,7 @@ class UnderWay:
             told = Refusal(HUNG_UP, self._why)
         except Exception as error:  # noqa: BLE001
             self._end(None, "error" if self.watched.rounds else "refused", str(error))
-            if isinstance(error, SufficeError) and not isinstance(
-                error, InternalError | NothingFound
-            ):
+            if isinstance(error, SufficeError) and not isinstance(error, _NOT_BEHIND):
                 told = failed_behind(error, f"question {self.trace_id}")
             else:
                 told = refusal_of(error)

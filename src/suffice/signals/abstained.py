@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from suffice.errors import DataError, UsageError
-from suffice.foreign import read_plain
+from suffice.errors import DataError, UsageError, read_plain
 from suffice.scoring import answer_form
 from suffice.signals.columns.answer_columns import answer_forms
 from suffice.signals.columns.rounds import RoundColumns

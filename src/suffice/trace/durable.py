@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from suffice.errors import DataError, StorageError, UsageError
-from suffice.foreign import open_plain
+from suffice.errors import DataError, StorageError, UsageError, plain_file
 
 try:
     import fcntl
@@ -261,7 +260,7 @@ class Shard:
 
 
 def sha256_of(file: Path) -> str:
-    with open_plain(file) as stream:
+    with plain_file(file).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from suffice._optional import require
-from suffice.errors import DataError, StorageError, UsageError, first_line, keep_secret
-from suffice.foreign import check_host, plain_file
+from suffice.errors import DataError, StorageError, UsageError, first_line, keep_secret, plain_file
 
 if TYPE_CHECKING:
     import psycopg
@@ -148,10 +147,7 @@ class SQLite:
 
     def copied(self, folder: Path) -> Path:
         """Copy the file and its log into a folder."""
-        for end in (
-            "-wal",
-            "",
-        ):  # the log first: what is written into the file meanwhile stands in it
+        for end in ("-wal", ""):  # what is written into the file meanwhile stands in the log
             with suppress(FileNotFoundError):
                 shutil.copyfile(f"{self.file}{end}", folder / f"copy.db{end}")
         return folder / "copy.db"
@@ -162,10 +158,8 @@ class SQLite:
         self.connection, self._given_up = None, True
 
     def _log_now(self) -> tuple[int, int]:
-        with suppress(OSError):
-            found = Path(f"{self.file}-wal").stat()
-            return found.st_ino, found.st_size
-        return 0, 0
+        log = Path(f"{self.file}-wal")
+        return (log.stat().st_ino, log.stat().st_size) if log.exists() else (0, 0)
 
     def removed(self) -> sqlite3.Connection | None:
         """Return, and forget, the connection to a file that was removed or replaced since."""
@@ -330,8 +324,10 @@ def as_place(record: str | Path) -> Path:
 
 def named_address(address: Address, file: Path) -> str:
     """Return an address that a file names, of allowed hosts, without settings beside ``options``."""
-    own, purpose = str(address), "recording into PostgreSQL"
-    driver = require("psycopg", extra="postgres", purpose=purpose)
+    from suffice.foreign import check_host
+
+    own = str(address)
+    driver = require("psycopg", extra="postgres", purpose="a database's address")
     try:  # as the driver reads it, since that decides where it connects
         parts = driver.conninfo.conninfo_to_dict(own)
         if str(as_place(own)) != own:
@@ -339,10 +335,8 @@ def named_address(address: Address, file: Path) -> str:
     except (driver.Error, ValueError) as error:
         raise DataError(f"names no database: {first_line(error)}", file=str(file)) from error
     if further := parts.keys() - {"user", "host", "port", "dbname", "options"}:
-        raise DataError(
-            f"sets {', '.join(sorted(further))} in the address of a database; a file may set options= only",
-            file=str(file),
-        )
+        said = f"an address in a file may set options= only, found {', '.join(sorted(further))}"
+        raise DataError(said, file=str(file))
     for host in filter(None, str(parts.get("host") or "").split(",")):
         check_host(host, file)
     return own
@@ -379,8 +373,7 @@ class PostgreSQL:
             "psycopg", extra="postgres", purpose="recording into PostgreSQL"
         )
         self.connection: Connection | None = None
-        self._wait_s = 0.0
-        self._before = self._anew = False  # whether there was a connection, and another one now
+        self._wait_s, self._anew = 0.0, False
         self._held: set[int] = set()
 
     def begin(self, *, write: bool, alone: bool, wait_s: float) -> Connection:
@@ -394,7 +387,6 @@ class PostgreSQL:
             except self._driver.OperationalError:  # cut since
                 self.close()
         self.connection = self._opened(write=write)
-        self._before, self._anew = True, self._before
         return self._begun(self.connection, write=write, alone=alone)
 
     def _begun(self, connection: Connection, *, write: bool, alone: bool) -> Connection:
@@ -416,7 +408,7 @@ class PostgreSQL:
         if self.connection is not None:
             with suppress(self._driver.Error):
                 self.connection.raw.close()
-            self.connection = None
+            self.connection, self._anew = None, True
         self._held.clear()
 
     def commit(self) -> None:
@@ -425,7 +417,8 @@ class PostgreSQL:
 
     def in_doubt(self) -> bool:
         """Return, once, whether the server was away: a crash may have lost what it committed last."""
-        doubt, self._anew = self._anew, False
+        doubt = self._anew and self.connection is not None
+        self._anew = self._anew and not doubt
         return doubt
 
     def removed(self) -> sqlite3.Connection | None:

@@ -9,6 +9,7 @@ import sqlite3
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -73,7 +74,7 @@ class _DoubtError(Exception):
     """What was written may be gone."""
 
 
-_IDLE_S, _SOON_S = 1.0, 5.0
+_IDLE_S, _SOON_S, _MOST_RECENT = 1.0, 5.0, 10_000
 _RUN = object()  # stands for the run's number, which is known when it is written
 _Statement = tuple[str, tuple[Any, ...]]
 
@@ -119,6 +120,10 @@ _ROUND = (
 _HAS_ROUND = "SELECT 1 FROM rounds JOIN questions ON number = question WHERE id = ? AND run = ? AND round = ?"
 _HAS_ENDED = "SELECT 1 FROM questions WHERE id = ? AND run = ? AND turn IS NOT NULL"
 _LAST = f"UPDATE rounds SET content = ? WHERE question = {_OWN} AND round = ?"  # noqa: S608
+_OF_RUN = (
+    "SELECT q.id, turn IS NOT NULL, count(*) FROM rounds JOIN questions q ON q.number = question "
+    "JOIN runs r ON r.number = q.run WHERE r.token = ? GROUP BY q.id"
+)
 _PAST = "SELECT round, time, content FROM rounds WHERE question = ? AND round > ? ORDER BY round"
 _OTHERS = (
     "SELECT number, coalesce(turn, 0), coalesce((SELECT max(round) FROM rounds WHERE question = number), 0) "
@@ -158,8 +163,9 @@ class LoopRecord:
         self._bytes = 0  # of what waits
         self._again_at: float | None = None  # when what failed is tried again
         self._run: int | None = None  # its number, once that is written
-        self._recent: list[_Entry] = []  # written, and not yet safe from a crash or a cut log
-        self._settling = False
+        # written, and not yet safe from a crash or a cut log
+        self._recent: deque[_Entry] = deque(maxlen=_MOST_RECENT)
+        self._wrote, self._settling = 0.0, False
 
     def check_process(self) -> None:
         if os.getpid() != self._pid:
@@ -281,6 +287,7 @@ class LoopRecord:
         """Label a question, see :meth:`Store.label`; waiting rounds are written first."""
         self.flush()
         self._store.label(label)
+        self._settle_soon()
 
     def close(self) -> None:
         """End running questions as unfinished; rounds that cannot be written now are lost."""
@@ -288,12 +295,11 @@ class LoopRecord:
             if self.closed:
                 return
             self._again_at = None
-            if self.flush() and self._store.connected:
-                try:
-                    self._end_all()
-                except _DoubtError:
-                    if self.flush():
+            for _ in range(2):  # once more where something recorded was in doubt
+                with suppress(_DoubtError):
+                    if self.flush() and self._store.connected:
                         self._end_all()
+                    break
             self._lose(self._waiting)
             self._waiting = []
             self.closed = True
@@ -371,46 +377,44 @@ class LoopRecord:
     def _write(self, entries: Sequence[_Entry], *, again: bool) -> None:
         if not entries:
             return
-        alone = self._run is None or any(entry.over for entry in entries)
-        engine, now = self._store.engine, time.monotonic()
+        alone, now = self._run is None or any(entry.over for entry in entries), time.monotonic()
         with self._store.transaction(alone=alone) as connection:
             self._check_doubt()
             run = self._own_run(connection)
             for entry in entries:
                 entry.write(connection, run, again=again)
         self._run = run
-        written = [entry for entry in entries if entry.found]
-        if engine.shared:  # a server writes what it committed to its disk within a second
-            self._recent = [one for one in self._recent if now - one.made < _SOON_S] + written
-            return
-        self._recent += [replace(entry, statements=()) for entry in written]
+        if not self._store.engine.shared:
+            entries = [replace(entry, statements=()) for entry in entries]
+            self._settle_soon()
+        while self._store.engine.shared and self._recent and self._recent[0].made < now - _SOON_S:
+            self._recent.popleft()  # a server writes to its disk within a second
+        self._recent.extend(entry for entry in entries if entry.found)
+
+    def _settle_soon(self) -> None:
+        """Settle the store once nothing was written for a while."""
+        self._wrote = time.monotonic()
         if not self._settling:
             self._settling = True
             started(self._settle, "record")
 
     def _settle(self) -> None:
-        """Settle the store once nothing was written for a while."""
-        while self._recent and (left := self._recent[-1].made + _IDLE_S - time.monotonic()) > 0:
+        while (left := self._wrote + _IDLE_S - time.monotonic()) > 0:
             time.sleep(left)
-        with self.lock:
-            self._settling = False
-            engine = self._store.engine
-            with suppress(*_FAILURES):
-                if isinstance(engine, SQLite) and engine.settle():
-                    self._recent = []
+        with self.lock, suppress(*_FAILURES):
+            self._settling, engine = False, self._store.engine
+            if isinstance(engine, SQLite) and engine.settle():
+                self._recent.clear()
 
     def _recount(self) -> None:
-        """Write again, or count, what a crash of the server or a cut log took."""
-        engine, recent, run = self._store.engine, self._recent, self._run or 0
-        gone, self._recent, self._run = recent, [], None
+        """Write again, or count, what a later process will not find: a crash or a cut log took it."""
+        engine, gone, run = self._store.engine, [*self._recent], self._run or 0
+        self._run = None
+        self._recent.clear()
         with suppress(*_FAILURES, OSError), TemporaryDirectory() as folder:
-            # a copy is read as a later process will read the file
             place = engine.copied(Path(folder)) if isinstance(engine, SQLite) else self.place
-            with Store(place).transaction(write=False) as connection:
-                found = [
-                    one.found and _done(connection, one.found, run).fetchone() for one in recent
-                ]
-            gone = [one for one, there in zip(recent, found, strict=True) if not there]
+            with Store(place).transaction(write=False) as by:
+                gone = [e for e in gone if e.found and not _done(by, e.found, run).fetchone()]
         if engine.shared:
             self._waiting, self._again_at = [*gone, *self._waiting], 0.0
         elif gone and isinstance(engine, SQLite):
@@ -448,33 +452,15 @@ class LoopRecord:
         return run
 
     def _renew(self, old: sqlite3.Connection | None) -> None:
-        """Write running questions again after somebody removed the store; ended ones are lost."""
+        """Count what was recorded where somebody removed the store; a new one is begun."""
         if old is None:
             return
         self._run, self._turn, self.running = None, 0, {}
-        (run,) = old.execute(
-            "SELECT max(number) FROM runs WHERE token = ?", (self.token,)
-        ).fetchone()
-        ended = old.execute(
-            "SELECT id, (SELECT count(*) FROM rounds WHERE question = number) FROM questions "
-            "WHERE turn IS NOT NULL AND run = ?",
-            (run,),
-        )
-        for name, rounds in ended.fetchall():
+        self._recent.clear()
+        for name, over, rounds in old.execute(_OF_RUN, (self.token,)).fetchall():
             self.problem = self.problem or f"{self._store.file} was removed"
-            self.lost.add(name, rounds=rounds, over=True)
-        begun = old.execute("SELECT * FROM questions WHERE turn IS NULL AND run = ?", (run,))
-        entries = list[_Entry]()
-        for number, name, _, *cells in begun.fetchall():
-            statements: list[_Statement] = [(_BEGIN, (name, _RUN, *cells[:10]))]
-            rounds = old.execute(
-                "SELECT round, content, score, time FROM rounds WHERE question = ? ORDER BY round",
-                (number,),
-            ).fetchall()
-            statements += [(_ROUND, (*row, name, _RUN)) for row in rounds]
-            if rounds:
-                entries.append(_Entry(question=name, statements=statements, rounds=len(rounds)))
-        self._waiting = [*entries, *self._waiting]
+            self.lost.add(name, rounds=rounds, over=bool(over))
+            self._open.pop(name, None)
         old.close()
 
 

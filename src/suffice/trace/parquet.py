@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from suffice.contracts import strict_json
-from suffice.errors import DataError, UsageError, first_line
-from suffice.foreign import plain_file
+from suffice.errors import DataError, UsageError, first_line, plain_file
 from suffice.trace.durable import replace_file
 from suffice.trace.values import types_of
 
@@ -28,12 +27,12 @@ MOST_RUN_BYTES = 16 << 20
 LOOP = ("pipeline", "model", "prompt", "retriever", "rounds", "step", "temperature", "samples")
 """Entries of a run document that make a loop what it is; others say what it was asked."""
 _LISTS = ("abstention", "derived", "runs")
+# what entries hold that are read, and each member of a list
 _KINDS: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys((*LOOP, "abstention", "certainty", "dataset", "detector"), (str, int, float)),
     **dict.fromkeys(("derived", "passage_filter", "runs", "watch"), (dict,)),
     "samples": (int, float),
 }
-"""What entries that are read hold; of :data:`_LISTS` each member."""
 
 
 def run_document(stated: Mapping[bytes, bytes] | str, file: Path) -> dict[str, Any]:
@@ -48,8 +47,8 @@ def run_document(stated: Mapping[bytes, bytes] | str, file: Path) -> dict[str, A
         raise DataError(said, file=str(file), column=RUN_KEY.decode()) from error
 
 
-def _checked_run(document: object) -> dict[str, Any]:
-    if not isinstance(document, dict):
+def _checked_run(document: Any) -> dict[str, Any]:
+    if not isinstance(document, Mapping):
         raise DataError(f"must be a JSON object, found {reprlib.repr(document)}")
     for name, value in document.items():
         kinds, listed = _KINDS.get(name, (object,)), name in _LISTS
@@ -60,7 +59,7 @@ def _checked_run(document: object) -> dict[str, Any]:
             raise DataError(f"{name} must be {of}{wanted}, found {reprlib.repr(value)}")
         for one in members if name == "runs" else ():
             _checked_run(one)
-    return document
+    return dict(document)
 
 
 # --- columns ---------------------------------------------------------------------------------------
@@ -240,6 +239,7 @@ class RowSet(Generic[_Record]):
 
     def stamped(self, run: Mapping[str, Any]) -> pa.Schema:
         """Return the Arrow schema with the metadata of a file."""
+        _checked_run(run)
         return self.schema.arrow.with_metadata(
             {
                 self.schema.key: str(self.schema.version).encode(),

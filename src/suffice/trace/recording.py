@@ -17,8 +17,7 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 
 from suffice.contracts import whole_text
-from suffice.errors import DataError, StorageError, UsageError
-from suffice.foreign import read_plain
+from suffice.errors import DataError, StorageError, UsageError, read_plain
 from suffice.trace.durable import Shard, is_written, process_of
 from suffice.trace.parquet import RecordKey, RowSet, opened, readable, run_document, write_table
 from suffice.trace.rounds.trace_set import steps

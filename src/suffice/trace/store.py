@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from suffice.errors import DataError, StorageError, UsageError
-from suffice.foreign import at_most, most_unpacked
+from suffice.errors import DataError, StorageError, UsageError, at_most, most_unpacked
 from suffice.trace.durable import process_of
 from suffice.trace.engines import (
     STORE,
@@ -302,7 +301,7 @@ class Store:
 
     def _rows_of(self, cell: bytes) -> pa.Table:
         stream = pa.CompressedInputStream(pa.BufferReader(cell), "zstd")
-        return pa.ipc.open_stream(at_most(stream, most_unpacked(len(cell)), self.file)).read_all()
+        return pa.ipc.open_stream(at_most(stream, self.file, most_unpacked(len(cell)))).read_all()
 
     def _run_of(
         self, connection: Connection, run: Sequence[Any], after: int, most: int, *, dead: bool

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 import webbrowser
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -15,7 +14,7 @@ from suffice._optional import require
 from suffice.cli.output import print_json, put, say, waiting
 from suffice.cli.parser import Given, command, field_options
 from suffice.cli.shared_options import Json, Measuring, ModelOptions, Traces, out_path
-from suffice.concurrency import awaited, started
+from suffice.concurrency import started
 from suffice.errors import StorageError, UsageError, counted
 from suffice.evaluation.settings import ComparedBy, CostName, FittedElsewhere, Policies, Rules
 from suffice.options import Option, read_since
@@ -85,8 +84,7 @@ def serve(
     service = open_service(settings)
     if check:
         if service.ground is not None:
-            with awaited(time.monotonic() + settings.limits.seconds):
-                service.ground.ask_once()
+            service.ground.ask_once(settings.limits.seconds)
         _tell_check(settings, service, as_json=json)
         service.close()
         return

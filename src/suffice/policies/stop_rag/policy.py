@@ -11,8 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from suffice.contracts import Explanation, Facts, LoopNeeds, PolicyTable
-from suffice.errors import DataError, UsageError
-from suffice.foreign import read_plain
+from suffice.errors import DataError, UsageError, read_plain
 from suffice.policies.method import FitRun, Method, Preset, loop_needs, read_told, weights_beside
 from suffice.policies.stop_rag.network import TextModel
 from suffice.policies.stop_rag.signal_network import SignalNetwork

@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.errors import DataError, UsageError, counted, did_you_mean
-from suffice.foreign import read_plain
+from suffice.errors import DataError, UsageError, counted, did_you_mean, read_plain
 from suffice.options import Option, as_share
 from suffice.trace.durable import check_free, written_aside
 from suffice.trace.lazy import LazyTable

@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.contracts import strict_json
-from suffice.errors import DataError, counted
-from suffice.foreign import read_plain
+from suffice.errors import DataError, counted, read_plain
 from suffice.trace.recording import live_store
 from suffice.trace.rounds.records import SCORE
 from suffice.trace.rounds.schema import SCHEMA
