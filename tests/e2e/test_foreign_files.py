@@ -306,6 +306,15 @@ def test_update_writes_below_the_repository_only(repository: Path) -> None:
     assert in_the_home(home) == before
 
 
+def test_init_writes_below_the_repository_only(repository: Path) -> None:
+    home = repository.parent
+    (repository / "new").mkdir()
+    (repository / "new/tests").symlink_to(home)
+    before = in_the_home(home)
+    refused(run("init", repository / "new"), "tests/test_promises.py")
+    assert in_the_home(home) == before
+
+
 def test_a_record_lies_below_the_repository(repository: Path) -> None:
     home = repository.parent
     suffice.write(list(suffice.example_record().records())[:60], home / "own.parquet")
@@ -342,7 +351,7 @@ def test_without_a_repository_the_files_own_folder_is_the_root(
 
 
 @pytest.mark.parametrize(
-    "named", ["", "\0", "a\0b", "x" * 5000, "~/policy.json", "//server/x", 3, [], {}]
+    "named", ["\0", "a\0b", "x" * 5000, "~/policy.json", "//server/x", 3, [], {}]
 )
 def test_what_names_no_place_is_refused(named: object, repository: Path) -> None:
     Path("suffice.toml").write_text("", encoding="utf-8")
