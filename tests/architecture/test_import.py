@@ -51,9 +51,9 @@ def test_pytest_starts_without_what_a_check_runs_on() -> None:
     ("code", "allowed"),
     [
         ("from suffice import UsageError, DataError, BackendError, SufficeError", set()),
-        ("from suffice import Action, Decision", {"numpy"}),
+        ("from suffice import Decision", {"numpy"}),
         ("from suffice import Round, Passage, Token, Usage, Question, Gold", {"numpy"}),
-        ("from suffice import Controller, FixedPolicy, Rule, load_policy", ARROW),
+        ("from suffice import Controller, Rule, load_policy", ARROW),
         ("import suffice.scoring", set()),
         ("import suffice.stats.maps", {"numpy"}),
     ],

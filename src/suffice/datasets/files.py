@@ -19,13 +19,22 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from suffice.contracts import strict_json
-from suffice.errors import DataError, SufficeWarning, UsageError, counted, did_you_mean, plain_file
+from suffice.errors import (
+    MOST_BYTES,
+    DataError,
+    SufficeWarning,
+    UsageError,
+    at_most,
+    counted,
+    did_you_mean,
+    most_unpacked,
+    plain_file,
+)
 from suffice.trace.rounds.records import Gold, Passage, Question
 from suffice.trace.store import free_id
 from suffice.trace.values import MOST_INT32
 
 T = TypeVar("T")
-MOST_BYTES = 2 << 30  # of text that are read of a file at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,13 +171,11 @@ def _unreadable(path: Path, error: Exception) -> DataError:
 def _content(path: Path) -> str:
     try:
         with plain_file(path).open("rb") as stream:
-            packed = stream.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if packed else path.open("rb") as stream:
-            data = stream.read(MOST_BYTES + 1)
+            packed = stream.peek(2)[:2] == b"\x1f\x8b"
+            most = most_unpacked(path.stat().st_size) if packed else MOST_BYTES
+            data = at_most(gzip.GzipFile(fileobj=stream) if packed else stream, path, most)
     except (OSError, EOFError, zlib.error) as error:
         raise _unreadable(path, error) from error
-    if len(data) > MOST_BYTES:
-        raise DataError(f"holds more than {MOST_BYTES:,} bytes of text; split it", file=str(path))
     marked = data.startswith((b"\xff\xfe", b"\xfe\xff"))
     try:
         return data.decode("utf-16" if marked else "utf-8-sig")

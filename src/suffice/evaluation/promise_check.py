@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import shlex
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 
 from suffice.contracts import strict_json
 from suffice.costs.usage import COSTS
-from suffice.errors import DataError, UsageError, counted, plain_file, unknown_name
+from suffice.errors import DataError, SufficeError, UsageError, counted, read_plain, unknown_name
 from suffice.evaluation.choose import candidates as choosing
 from suffice.evaluation.choose.bounds import LOSES, Promise, allowed_in_words, bound_in_words
 from suffice.evaluation.choose.candidates import Candidate, Kept
@@ -24,6 +23,7 @@ from suffice.evaluation.choose.proof import OwnPath, PathTests, paths_of, walk_a
 from suffice.evaluation.replay.loop_comparison import LoopComparison, compare_loops, shared_rows
 from suffice.evaluation.replay.named_policies import NamedPolicy
 from suffice.evaluation.settings import USUAL_LOSS, ChoiceSettings, ScoredSettings
+from suffice.foreign import named_place, read_toml
 from suffice.measures.measures import Measures
 from suffice.measures.scores import refuse_code
 from suffice.options import as_share
@@ -40,6 +40,7 @@ from suffice.stats.fields import Fields, whole
 from suffice.stats.intervals import Interval, percentile_interval, resampled_means
 from suffice.stats.units import Array, per_unit
 from suffice.trace.durable import replace_file
+from suffice.trace.engines import Address, as_place, named_address
 from suffice.trace.rounds.trace_set import differences, in_words, loops_of, unit_keys
 from suffice.trace.stored_file import EXAMPLE
 
@@ -102,28 +103,34 @@ def promise_settings(**stated: Any) -> ChoiceSettings:
 
 
 def read_promises(file: Path) -> Iterator[tuple[str, str, ChoiceSettings]]:
-    """Yield record, policy file and terms of every ``[[promise]]``; paths start at the file's folder."""
+    """Yield record, policy file and terms of every ``[[promise]]``; paths stay below the repository."""
     try:
-        document = tomllib.loads(plain_file(file).read_text(encoding="utf-8"))
-        promises = [dict(one) for one in document["promise"]] or [{}]
+        promises = [dict(one) for one in read_toml(file)["promise"]] or [{}]
     except FileNotFoundError:
         raise DataError("no such file; to write one, type: suffice init", file=str(file)) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"no TOML with [[promise]]: {error}", file=str(file)) from error
     for number, stated in enumerate(promises, start=1):
         try:
-            places = [stated.pop(name) for name in ("record", "policy")]
-            record, policy = beside(file.parent, places[0]), file.parent / places[1]
-            yield record, str(policy), promise_settings(**stated)
-        except (UsageError, KeyError, TypeError, AttributeError) as error:
-            said = error if isinstance(error, UsageError) else "needs record and policy, as texts"
-            raise DataError(str(said), file=str(file), column=f"promise {number}") from error
+            record, policy = (stated.pop(name) for name in ("record", "policy"))
+            yield _named(file, record), named_place(file, policy), promise_settings(**stated)
+        except (UsageError, DataError, KeyError, TypeError, ValueError, RecursionError) as error:
+            said = getattr(error, "message", str(error))
+            said = said if isinstance(error, SufficeError) else "needs record and policy, as texts"
+            raise DataError(said, file=str(file), column=f"promise {number}") from error
+
+
+def _named(file: Path, record: str) -> str:
+    if isinstance(address := as_place(record), Address):
+        return named_address(address, file)
+    is_example = record == EXAMPLE.stem and not (file.parent / record).exists()
+    return record if is_example else named_place(file, record)
 
 
 def beside(folder: Path, record: str) -> str:
-    """Return the place of a record that a file of this folder names."""
+    """Return the place of a record that code in this folder names."""
     named = record == EXAMPLE.stem and not (folder / record).exists()
-    return record if named or "://" in record else str(folder / record)
+    return record if named or isinstance(as_place(record), Address) else str(folder / record)
 
 
 def check_promise(
@@ -482,7 +489,7 @@ def _most_lost(kept: Kept) -> str:
 
 def _verdicts(file: Path) -> dict[str, Any]:
     try:
-        document = strict_json(plain_file(file).read_text(encoding="utf-8"))
+        document = strict_json(read_plain(file).decode("utf-8"))
         check_version(document, "suffice_promises", _VERSION)
         return dict(document["promises"])
     except FileNotFoundError:

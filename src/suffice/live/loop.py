@@ -503,7 +503,7 @@ class Loop:
         told = {"model": next(filter(None, names), ""), "prompt": prompt}
         kept = {of: struck(it[:20_000]) for of, it in told.items() if it and isinstance(it, str)}
         if (writer := self._watch.writer) is not None:
-            writer.describe(kept if self._watch.privacy is None else without_secrets(kept))
+            writer.describe(without_secrets(kept, paths=self._watch.privacy is None))
 
     def restate(self, question: str) -> None:
         """Change the question's text before its first round; the record keeps the new text."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import logging
 from collections.abc import Iterator, Sequence
@@ -11,7 +10,8 @@ from pathlib import Path
 
 from suffice._optional import require
 from suffice._version import VERSION
-from suffice.errors import BackendError, DataError, UsageError, struck
+from suffice.errors import BackendError, DataError, UsageError, plain_file, struck
+from suffice.foreign import is_here
 from suffice.monitor.production import Alarm, Production
 from suffice.monitor.questions import Asked
 from suffice.trace.recording import live_store
@@ -34,7 +34,7 @@ class WebHook:
             asked = self._httpx.URL(url)
         except self._httpx.InvalidURL as error:
             raise UsageError(f"the webhook is no URL: {error}") from error
-        secure = asked.scheme == "https" or (asked.scheme == "http" and _is_here(asked.host))
+        secure = asked.scheme == "https" or (asked.scheme == "http" and is_here(asked.host))
         if not asked.host or asked.userinfo or not secure:
             raise UsageError(
                 "a webhook must be an https URL, or http on this machine (127.0.0.1), without user and "
@@ -58,13 +58,6 @@ class WebHook:
         raise BackendError(f"the webhook {self._shown} did not take an alarm: {said:.200}")
 
 
-def _is_here(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 class AlarmLog:
     """Sends every alarm once: to a web hook, then to a file of JSON lines, which remembers it."""
 
@@ -85,7 +78,7 @@ class AlarmLog:
         if self._hook is not None:
             self._hook.send(alarm)
         if self._file is not None:
-            with self._file.open("a", encoding="utf-8") as stream:
+            with plain_file(self._file).open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(alarm.to_json(), ensure_ascii=False) + "\n")
         self._ids.add(alarm.id)
 

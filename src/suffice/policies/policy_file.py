@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.contracts import FilteringPolicy, StatedFilter, StopPolicy, strict_json
-from suffice.errors import DataError, UsageError, plain_file, unknown_name
+from suffice.errors import DataError, UsageError, read_plain, unknown_name
 from suffice.policies.method import Weighted, weights_beside
 from suffice.policies.registry import find_kind, kind_names
 from suffice.stats.fields import Fields, whole
@@ -164,7 +164,7 @@ def load_filter(path: str) -> StatedFilter:
 
 def _read_document(file: Path) -> dict[str, Any]:
     try:
-        document = strict_json(plain_file(file).read_text(encoding="utf-8"))
+        document = strict_json(read_plain(file).decode("utf-8"))
     except FileNotFoundError:
         raise DataError(
             "no such policy file; write one with 'suffice fit'", file=str(file)

@@ -84,6 +84,11 @@ class Operation:
     def routers(self) -> list[APIRouter]:
         router = APIRouter(tags=["operation"])
 
+        @router.get("/", include_in_schema=False)
+        @router.get("/docs", include_in_schema=False)
+        async def front() -> dict[str, str]:
+            return {"service": "suffice", "routes": "/openapi.json", "health": "/health/ready"}
+
         # balancers ask by HEAD, too
         @router.head("/health", include_in_schema=False)
         @router.head("/health/live", include_in_schema=False)
@@ -114,7 +119,8 @@ class Operation:
             return problems
         problems = {}
         if self._place is not None and (why := await asyncio.to_thread(_refusal, self._place)):
-            problems["record"] = f"the record cannot be written: {why}"
+            _LOG.error("the record cannot be written: %s", why)
+            problems["record"] = "the record cannot be written; the log says why"
         if not await _reached(self.settings.model.llm):
             problems["model"] = "no server of the model can be reached"
         self._checked = (time.monotonic(), problems)
@@ -131,6 +137,7 @@ class Operation:
             access_log=own.log,
             started=started,
             ending=self._ends.set,
+            over=self._service.refuse_all,
         )
 
     @asynccontextmanager

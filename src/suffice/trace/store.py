@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from suffice.errors import DataError, StorageError, UsageError
+from suffice.errors import DataError, StorageError, UsageError, at_most, most_unpacked
 from suffice.trace.durable import process_of
 from suffice.trace.engines import (
     STORE,
@@ -29,7 +29,7 @@ from suffice.trace.engines import (
     SQLite,
     as_place,
 )
-from suffice.trace.parquet import RUN_KEY
+from suffice.trace.parquet import RUN_KEY, run_document
 from suffice.trace.rounds.records import (
     Gold,
     Question,
@@ -176,7 +176,7 @@ class Store:
                 connection = self.engine.begin(write=write, alone=alone, wait_s=self.wait_s)
                 try:
                     yield connection
-                    connection.execute("COMMIT")
+                    self.engine.commit()
                 except BaseException:
                     with suppress(Exception):
                         connection.execute("ROLLBACK")
@@ -232,7 +232,7 @@ class Store:
         rows: list[tuple[str]] = []
         with suppress(NothingThere), self.transaction(write=False) as connection:
             rows = connection.execute("SELECT document FROM runs ORDER BY number").fetchall()
-        return [json.loads(document) for (document,) in rows]
+        return [run_document(document, self.file) for (document,) in rows]
 
     def is_recorders(self) -> bool:
         """Whether a recorder wrote it, and not live loops."""
@@ -253,8 +253,8 @@ class Store:
             record = None if row is None else _record_of(connection, row, None)
             if record is None:
                 raise DataError(
-                    f"no round of question {label.question_id!r:.60} is recorded in {self.file}; a loop "
-                    "tells under which id its question is recorded (question_id)",
+                    f"no round of question {label.question_id!r:.60} is recorded; a loop tells under which "
+                    "id its question is recorded (question_id)",
                     column="question_id",
                 )
             label = replace(label, question_id=record.question.id)
@@ -263,9 +263,9 @@ class Store:
                 "SELECT content FROM labels WHERE question = ? ORDER BY number",
                 (label.question_id,),
             ).fetchall()
-            held = [read_label(json.loads(content), str(self.file)) for (content,) in before]
+            held = [read_label(json.loads(content), "the record") for (content,) in before]
             known, both = Labels.of(held), Labels.of([*held, label])
-            for _, conflict in both.fitted_to(rows).conflicts(rows, str(self.file), instead):
+            for _, conflict in both.fitted_to(rows).conflicts(rows, "the record", instead):
                 raise conflict
             if both.entries.keys() > known.entries.keys():
                 connection.execute(
@@ -300,18 +300,21 @@ class Store:
         ).fetchone()
         return last is None or time.time() - last < self.engine.silent_s
 
+    def _rows_of(self, cell: bytes) -> pa.Table:
+        stream = pa.CompressedInputStream(pa.BufferReader(cell), "zstd")
+        return pa.ipc.open_stream(at_most(stream, self.file, most_unpacked(len(cell)))).read_all()
+
     def _run_of(
         self, connection: Connection, run: Sequence[Any], after: int, most: int, *, dead: bool
     ) -> StoredRun:
         number, token, text, host, process = run
-        document = json.loads(text)
+        document = run_document(text, self.file)
         if token.startswith(RECORDER):
             cells = connection.execute(
                 "SELECT number, rows FROM records WHERE run = ? AND number > ? ORDER BY number LIMIT ?",
                 (number, after, most),
             ).fetchall()
-            packed = (pa.CompressedInputStream(pa.BufferReader(cell), "zstd") for _, cell in cells)
-            tables = [pa.ipc.open_stream(stream).read_all() for stream in packed]
+            tables = [self._rows_of(cell) for _, cell in cells]
             held = pa.concat_tables(tables).combine_chunks() if cells else pa.table({})
             turn = cells[-1][0] if cells else after
             return StoredRun(token=token, document=document, rows=held, turn=turn)

@@ -20,10 +20,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from suffice.contracts import strict_json
 from suffice.errors import DataError, SufficeWarning, did_you_mean, near_misses
 from suffice.trace.engines import as_place
-from suffice.trace.parquet import RUN_KEY, TableSchema, complete, footer_of, opened, readable
+from suffice.trace.parquet import TableSchema, complete, footer_of, opened, readable, run_document
 from suffice.trace.rounds.schema import QUESTIONS
 
 Rows = NDArray[np.signedinteger[Any]]
@@ -148,7 +147,6 @@ class StoredFile:
     ) -> StoredFile:
         stored = parquet.schema_arrow
         metadata = dict(stored.metadata or {})
-        metadata.pop(b"suffice.footer.sha256", None)  # of files written before
         check_version(metadata, file, kind)
         plain, remarks = _described(stored.remove_metadata(), kind)
         _check_required(stored.names, str(file), kind)
@@ -164,7 +162,7 @@ class StoredFile:
             names=tuple(read),
             row_groups=tuple(group.num_rows for group in groups),
             n_bytes=sum(group.total_byte_size for group in groups),
-            run=run_document(metadata, str(file)),
+            run=run_document(metadata, file),
             remarks=remarks,
             stored=plain.with_metadata(metadata),
         )
@@ -289,17 +287,6 @@ def check_version(metadata: Mapping[bytes, bytes], file: Path, schema: TableSche
             f"{key} is {stated!r}; it must be a version number from {schema.oldest} to {schema.version}",
             file=str(file),
         )
-
-
-def run_document(metadata: Mapping[bytes, bytes], file: str | None = None) -> dict[str, Any]:
-    """Return the run document in a file's metadata; empty: none."""
-    try:
-        document = strict_json(metadata.get(RUN_KEY, b"{}"))
-    except DataError as error:
-        raise DataError(error.message, file=file, column=RUN_KEY.decode()) from error
-    except (ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}
 
 
 def agreed(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

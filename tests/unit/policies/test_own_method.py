@@ -102,7 +102,7 @@ def test_fitted_saved_loaded_replayed_reported_and_run(
 def test_its_options_stand_in_its_help(capsys: Say) -> None:
     for words, wanted in (
         (["fit", "toy", "--help"], ("--quantile Q", "(default: 0.5)", "--strict")),
-        (["fit", "--help"], ("toy Stop where the new passages say little new", "certified")),
+        (["fit", "--help"], ("toy Stop where the new passages say little new", "stop-rag")),
     ):
         assert main(words) == 0
         shown = " ".join(capsys.readouterr().out.split())

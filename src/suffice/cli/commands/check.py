@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from suffice.cli.output import Form, print_result, waiting
 from suffice.cli.parser import command
 from suffice.errors import UsageError
+from suffice.foreign import named_place
 from suffice.options import Option
 from suffice.results.table import Column, Table
 from suffice.trace.durable import replace_file
@@ -61,7 +62,7 @@ def init(
         raise UsageError(f"no folder {folder!r}; make it first, or name the folder of your project")
     rows = []
     for name, text in starter_files().items():
-        path = Path(folder) / name
+        path = Path(named_place(Path(folder, "suffice.toml"), name))
         there = path.exists()
         rows.append((str(path), "exists already, left as it is" if there else "written"))
         if not there:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Annotated, Any
 
 from cyclopts import App
@@ -20,10 +19,10 @@ from suffice.cli.output import (
     waiting,
 )
 from suffice.cli.parser import Command, FieldOption, Given, command, field_options, make_app
-from suffice.cli.shared_options import Json, Measuring, Sampling, Traces, out_path, policy_entry
+from suffice.cli.shared_options import Json, Measuring, Traces, out_path, policy_entry
 from suffice.contracts import StopPolicy
 from suffice.errors import UsageError, counted
-from suffice.evaluation.settings import USUAL_LOSS, ChoiceSettings, ScoredSettings
+from suffice.evaluation.settings import ScoredSettings
 from suffice.options import Option
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import LABELS, fit_notes
@@ -48,7 +47,6 @@ fit: App = make_app(
 )
 for _name in NAMES:
     fit.command(f"{__name__}:{_name}", name=_name)
-fit.command(f"{__name__}:certified", name="certified")
 
 
 def __getattr__(name: str) -> Command:
@@ -66,23 +64,6 @@ def __getattr__(name: str) -> Command:
     if method is None:
         raise AttributeError(name)
     return _command(method)
-
-
-@command()
-def certified(
-    traces: Traces,
-    *,
-    reading: Sampling,
-    settings: ChoiceSettings,
-    out: Annotated[str, _PATH],
-    form: Form,
-) -> None:
-    """Choose a policy whose loss is proven small: ``suffice choose``, writing the policy alone."""
-    from suffice.cli.commands.replay import choose_alone
-
-    if len(settings.promised_losses) > 1:
-        settings = replace(settings, max_loss=USUAL_LOSS)
-    choose_alone(traces, reading, settings, out, form)
 
 
 def _command(method: Method) -> Command:

@@ -307,41 +307,6 @@ def _against(
         return carry_promise((traces[0], new), (against, old), str(policies[0]), settings)
 
 
-@command()
-def sweep(
-    traces: Traces,
-    *,
-    reading: Sampling,
-    settings: ChoiceSettings,
-    out: PolicyOut = None,
-    form: Form,
-) -> None:
-    """Choose the number of a rule: ``suffice choose --rule RULE``, of which the policy alone is written."""
-    choose_alone(traces, reading, replace(settings, family="thresholds"), out, form)
-
-
-def choose_alone(
-    traces: str, reading: Sampling, settings: ChoiceSettings, out: str | None, form: Form
-) -> None:
-    """Choose one policy for a record and print its candidates; write no page."""
-    from suffice.evaluation.choose import procedure
-
-    measures = reading.measures(traces)
-    with waiting("choosing"):
-        choice = procedure.choose(measures, settings)
-    written = {}
-    if out is not None:
-        written = tell_policy(choice.save(out), choice.policy, measures.traces)
-    if form.name == "text":
-        put("\n".join(choice.screen()))
-    print_result(
-        form,
-        [choice.named("candidates")] if form.name == "text" else choice.tables(),
-        lambda: {**choice.to_json(), **written},
-        [f"note: {note}" for note in choice.notes],
-    )
-
-
 def write_choice(choice: Choice, measures: Measures, folder: Path) -> None:
     """Write ``choice.json`` and ``index.html``; ``measures`` hold the questions of the choice, or more."""
     import numpy as np

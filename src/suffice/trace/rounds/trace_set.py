@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from suffice.errors import DataError, UsageError, counted, did_you_mean
 from suffice.trace.lazy import LazyTable, in_memory
+from suffice.trace.parquet import LOOP
 from suffice.trace.rounds.checks import OF_QUESTIONS, Problem, contradiction, stating_rows
 from suffice.trace.rounds.records import CUTS, Gold, LoopView, Question, QuestionRecord, sampled_ids
 from suffice.trace.rounds.schema import QUESTION_COLUMNS, SCHEMA, record_from_rows, round_from_row
@@ -482,9 +483,7 @@ def _hashes(
 
 
 # --- which loop the questions of a file are of ----------------------------------------------------
-LOOP = ("pipeline", "model", "prompt", "retriever", "rounds", "step", "temperature", "samples")
 _UNSTATED = {"budget_note": False}  # stated only where it is on
-"""Entries of a run document that make a loop what it is; others say what it was asked."""
 _MOST_FILES = 3
 
 

@@ -338,4 +338,5 @@ def test_the_run_document_comes_with_the_set(tmp_path: Path) -> None:
     write_traces([make_record("q", ["Oslo"])], tmp_path / "t.parquet", run={"model": "m", "n": 3})
     assert read_traces(tmp_path / "t.parquet").origin.run == {"model": "m", "n": 3}
     write(tmp_path / "odd.parquet", metadata={SCHEMA_KEY: b"1", b"suffice.run": b"{broken"})
-    assert read_traces(tmp_path / "odd.parquet").origin.run == {}
+    with pytest.raises(DataError, match=r"suffice\.run"):
+        read_traces(tmp_path / "odd.parquet")
