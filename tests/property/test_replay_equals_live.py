@@ -166,5 +166,5 @@ class _LooksAhead(FixedPolicy):
 
 def test_the_check_notices_a_policy_that_looks_ahead() -> None:
     records = [make_record("q", ["a", "b", "c"])]
-    with pytest.raises(AssertionError, match="a stop at round 1, as live"):
+    with pytest.raises(AssertionError, match=r"after round 1 of question 'q'.*live"):
         check_policy(_LooksAhead(2), records)

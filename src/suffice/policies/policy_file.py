@@ -13,6 +13,7 @@ from suffice.contracts import FilteringPolicy, StatedFilter, StopPolicy, strict_
 from suffice.errors import DataError, UsageError, plain_file, unknown_name
 from suffice.policies.method import Weighted, weights_beside
 from suffice.policies.registry import find_kind, kind_names
+from suffice.signals.foreign import answered_by
 from suffice.stats.fields import Fields, whole
 
 POLICY_VERSION = 1
@@ -33,8 +34,14 @@ def policy_hash(policy: StopPolicy) -> str:
     document = policy_document(policy)
     for part in _DECIDES_NOTHING:
         document.pop(part, None)
-    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), default=_plain)
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+
+def _plain(document: object) -> Any:
+    from suffice.results.as_json import as_json
+
+    return as_json(document)
 
 
 def save_policy(
@@ -52,7 +59,6 @@ def save_policy(
     readers of the file, ``chosen_on`` tells the questions it was chosen on. A path that is neither is a
     UsageError, a disk that refuses a BackendError.
     """
-    from suffice.results.as_json import as_json
     from suffice.trace.durable import replace_file, replaced_together, writable
 
     target = writable(path, ".json", folder=True)
@@ -65,7 +71,7 @@ def save_policy(
         document["remark"] = remark
     if chosen_on is not None:
         document["chosen_on"] = chosen_on
-    text = json.dumps(as_json(document), indent=1, allow_nan=False) + "\n"
+    text = json.dumps(_plain(document), indent=1, allow_nan=False) + "\n"
     if isinstance(policy, Weighted):
         files = {target.name: text.encode(), weights_beside(target).name: policy.weights_file()}
         with replaced_together(target.parent, tuple(files)) as aside:
@@ -109,7 +115,8 @@ def _parsed(document: Mapping[str, Any], file: Path) -> PolicyFile:
         max_rounds = None if budget is None else whole(budget, "max_rounds", 1)
         if kind is not None:
             chosen_on = Fields(document).of("chosen_on", dict, {})
-            return PolicyFile(kind.read(document, file), max_rounds, chosen_on)
+            with answered_by(kind, f"policies of kind {named!r}"):
+                return PolicyFile(kind.read(document, file), max_rounds, chosen_on)
     except DataError as error:
         raise DataError(error.message, file=str(file), column=error.column) from error
     except UsageError as error:
@@ -123,9 +130,7 @@ def pack_policy(policy: StopPolicy) -> dict[str, Any]:
     """Return the document of a policy's file, with any weights as base64 text."""
     from base64 import b64encode
 
-    from suffice.results.as_json import as_json
-
-    document: dict[str, Any] = as_json(policy_document(policy))
+    document: dict[str, Any] = _plain(policy_document(policy))
     if isinstance(policy, Weighted):
         document["weights_file"] = b64encode(policy.weights_file()).decode("ascii")
     return document

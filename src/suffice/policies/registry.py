@@ -6,22 +6,26 @@ method's, its value the ``module:object`` of a :class:`suffice.policies.method.M
 
 from __future__ import annotations
 
-import contextlib
 import importlib
+import sys
+import warnings
 from collections.abc import Collection, Mapping
+from contextlib import redirect_stdout
 from dataclasses import MISSING, fields
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from suffice.contracts import StopPolicy
-from suffice.errors import UsageError, first_line, unknown_name
+from suffice.errors import SufficeWarning, UsageError, first_line, unknown_name
+from suffice.signals.foreign import ENTRY_POINTS, answered_by, is_foreign
 
 if TYPE_CHECKING:
-    from suffice.measures.measures import Traces
+    from importlib.metadata import EntryPoint
+
+    from suffice.measures.measures import Measures, Traces
     from suffice.policies.method import FitRun, Method, PolicyKind, Preset
 
-ENTRY_POINTS = "suffice.methods"
 _CONTROLS: Mapping[str, str] = MappingProxyType(
     {
         "margin-alone": "suffice.policies.tasr:MARGIN_ALONE",
@@ -66,13 +70,21 @@ def method_names() -> tuple[str, ...]:
 
 def nameable_methods() -> tuple[str, ...]:
     """Return the methods that need no option: their settings all have a default."""
-    named = []
-    for name in method_names():
-        with contextlib.suppress(UsageError):  # somebody else's that cannot be loaded
-            method = find_method(name)
-            if method is not None and not _needed(method.settings(method.presets[0])):
-                named.append(name)
-    return tuple(named)
+    usable = {name: usable_method(name) for name in method_names()}
+    return tuple(
+        name
+        for name, method in usable.items()
+        if method is not None and not _needed(method.settings(method.presets[0]))
+    )
+
+
+def usable_method(name: str) -> Method | None:
+    """Return the method of a name; warn of one that its package does not give, and return ``None``."""
+    try:
+        return find_method(name)
+    except UsageError as error:
+        warnings.warn(f"{error}; it is left out", SufficeWarning, stacklevel=1)
+        return None
 
 
 def kind_names() -> tuple[str, ...]:
@@ -94,7 +106,10 @@ def find_kind(name: str) -> PolicyKind | None:
 def _found(name: str, homes: Mapping[str, str]) -> Any:
     if name in homes:
         return _load(homes[name])
-    return _load_entry(name) if name in _entries() else None
+    loaded = _load_entry(name) if name in _entries() else None
+    if isinstance(loaded, UsageError):
+        raise loaded
+    return loaded
 
 
 def method_and_preset(name: str) -> tuple[Method, Preset] | None:
@@ -149,8 +164,30 @@ def fit_method(
             "--out policy.json"
         )
     settings = kind(**stated)
+    return fitted_by(method, Measures.of(traces), preset, settings, split or FIT_SPLIT, run)
+
+
+def fitted_by(
+    method: Method,
+    measures: Measures,
+    preset: Preset,
+    settings: Any,
+    split: str,
+    run: FitRun | None = None,
+) -> StopPolicy:
+    """Fit a method; refuse somebody else's policy that decides otherwise live than on these questions."""
+    from suffice.signals.signal_table import lack
+
     watched = {} if method.quick else {"run": run}
-    return method.fit(Measures.of(traces), preset, settings, split or FIT_SPLIT, **watched)
+    with answered_by(method, f"the method {method.name!r}"):
+        policy = method.fit(measures, preset, settings, split, **watched)
+        if is_foreign(policy):
+            for part in ("kind", "preset", "needs", "facts", "signals", "explain", "document"):
+                getattr(policy, part)  # a missing one is told here, not where a loop asks for it
+            fitted_on = measures.only_split(split) if split in measures.traces.splits else measures
+            if not any(lack(spec, fitted_on.traces) for spec in policy.specs):
+                fitted_on.wanted_rounds(policy)
+    return policy
 
 
 def _needed(settings: type[Any]) -> list[str]:
@@ -182,7 +219,7 @@ def _load(home: str) -> Any:
 
 
 @cache
-def _entries() -> Mapping[str, Any]:
+def _entries() -> Mapping[str, EntryPoint]:
     from importlib.metadata import entry_points
 
     entries = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
@@ -190,19 +227,24 @@ def _entries() -> Mapping[str, Any]:
 
 
 @cache
-def _load_entry(name: str) -> Method:
-    from suffice.policies.method import Method
+def _load_entry(name: str) -> Method | UsageError:
+    """Return another package's method, or why it is none: whatever its code raises ends no command."""
+    from suffice.policies.method import PRESETS, Method
 
     entry = _entries()[name]
     package = "a package" if entry.dist is None else f"the package {entry.dist.name}"
     where = f"the method {name!r} that {package} brings as {entry.value!r}"
     try:
-        method = entry.load()
-    except (ImportError, AttributeError, SyntaxError, TypeError, ValueError) as error:
-        said = f"{type(error).__name__}: {first_line(error)}"
-        raise UsageError(f"{where} cannot be loaded: {said}") from error
-    if not isinstance(method, Method):
-        raise UsageError(f"{where} is no suffice.policies.method.Method, found {method!r}")
-    if method.name != name:
-        raise UsageError(f"{where} calls itself {method.name!r}; the two names must be one")
+        with redirect_stdout(sys.stderr):  # what it prints is no part of a command's result
+            method = entry.load()
+        if not isinstance(method, Method):
+            return UsageError(f"{where} is no suffice.policies.method.Method, found {method!r:.60}")
+        if method.name != name:
+            return UsageError(f"{where} calls itself {method.name!r}; the two names must be one")
+        if not method.presets or not {*method.presets} <= {*PRESETS}:
+            return UsageError(f"{where} has presets {method.presets!r}; use some of {PRESETS}")
+        for preset in method.presets:
+            _needed(method.settings(preset))
+    except (Exception, SystemExit) as error:  # noqa: BLE001
+        return UsageError(f"{where} cannot be loaded: {type(error).__name__}: {first_line(error)}")
     return method

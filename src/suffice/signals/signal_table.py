@@ -15,6 +15,7 @@ from suffice.errors import UsageError
 from suffice.signals.abstained import ABSTAINED, abstained_signal, stated_phrases
 from suffice.signals.answer_stability import forms
 from suffice.signals.columns.rounds import RoundColumns
+from suffice.signals.foreign import column_of, mask_of, refuse_otherwise_live, refuse_unlike_live
 from suffice.signals.known_signals import (
     READS,
     SIGNALS,
@@ -214,7 +215,7 @@ class SignalTable:
     def of_view(cls, view: LoopView, specs: Iterable[SignalSpec], question_id: str) -> SignalTable:
         """Make the table of one question from its rounds, as replay reads it."""
         specs = tuple(specs)
-        columns = signal_columns(GrowingRecord(view, specs).rounds.traces, specs)
+        columns = unchecked_columns(GrowingRecord(view, specs).rounds.traces, specs)
         named = {spec.name: column[0] for spec, column in zip(specs, columns, strict=True)}
         return cls.of_loop(view, named, question_id)
 
@@ -243,9 +244,10 @@ class SignalTable:
         return undefined_in_words(spec, replace(self.loop, rounds=self.loop.rounds[:round_number]))
 
 
-def first_stops(policy: StopPolicy, table: PolicyTable) -> NDArray[np.int16]:
+def first_stops(policy: StopPolicy, table: SignalTable) -> NDArray[np.int16]:
     """Return the first round at which the policy fires, (n_questions,), from 1; ``n_rounds`` if never."""
-    fires = policy.fires(table).T
+    refuse_otherwise_live(policy, table)
+    fires = mask_of(policy, table).T
     running = np.ones(table.n_questions, np.bool_)
     stops = np.ones(table.n_questions, np.int16)
     for held in fires[:-1]:
@@ -263,7 +265,7 @@ _STOPS = Decision(action=Action.STOP, reason="", values={}, stopped_by="policy")
 
 def decisions(policy: StopPolicy, table: SignalTable) -> list[Decision]:
     """Return the policy's decision after each round of one question; only the last has a reason."""
-    fires = zip(policy.fires(table)[0], confidences(policy, table), strict=True)
+    fires = zip(mask_of(policy, table)[0], confidences(policy, table), strict=True)
     said = policy.explain(table, 0, table.n_rounds)
     told = [replace(_STOPS if stops else _GOES_ON, confidence=sure) for stops, sure in fires]
     return [*told[:-1], replace(told[-1], reason=said.reason, values=said.values)]
@@ -293,7 +295,7 @@ class GrowingRecord:
         self.specs: tuple[SignalSpec, ...] = tuple(specs)
         wanted = {"answer", "signals", *read_columns(self.specs)}
         self._columns = [column for column in ROUND_COLUMNS if column.name in wanted]
-        names = ("question_id", "round", *(column.name for column in self._columns))
+        names = ("question_id", "question", "round", *(column.name for column in self._columns))
         self._schema = pa.schema([SCHEMA.field(name) for name in names])
         self._rows: list[pa.Table] = []
         self._read: RoundColumns | None = None
@@ -322,7 +324,7 @@ class GrowingRecord:
             return UNDEFINED
         if spec.columns is None:
             return spec(self.view)
-        return float(spec.columns(self.rounds)[-1])
+        return float(column_of(spec, spec.columns, self.rounds)[-1])
 
     @property
     def rounds(self) -> RoundColumns:
@@ -333,7 +335,8 @@ class GrowingRecord:
         return self._read
 
     def _row(self, index: int) -> pa.Table:
-        held, numbered = self.view.rounds[index], {"question_id": "", "round": index + 1}
+        held, asked = self.view.rounds[index], self.view.question
+        numbered = {"question_id": "", "question": asked, "round": index + 1}
         return pa.Table.from_pylist([numbered | to_cells(held, self._columns)], self._schema)
 
 
@@ -372,6 +375,13 @@ def declared(name: str, traces: TraceSet, *, also: Iterable[str] = ()) -> Signal
 
 def signal_columns(traces: TraceSet, specs: Sequence[SignalSpec]) -> list[Array]:
     """Return each signal in every recorded round, stored or computed, (n_questions, n_rounds)."""
+    values = unchecked_columns(traces, specs)
+    refuse_unlike_live(traces, specs, values)
+    return values
+
+
+def unchecked_columns(traces: TraceSet, specs: Sequence[SignalSpec]) -> list[Array]:
+    """Return the same without asking somebody else's signals twice, for loops that grow."""
     rounds = RoundColumns(traces)
     unknown = np.full((traces.n_rounds, traces.n_questions), math.nan).T
     nowhere = np.zeros((traces.n_questions, traces.n_rounds), bool)
@@ -389,7 +399,7 @@ def signal_columns(traces: TraceSet, specs: Sequence[SignalSpec]) -> list[Array]
         if spec.columns is None:
             by_round.append(number)
             continue
-        column = spec.columns(rounds)
+        column = column_of(spec, spec.columns, rounds)
         if spec.answers and given_by(spec) is spec:
             column = np.where(rounds.answered, column, math.nan)
         computed[number] = traces.dense(column)

@@ -23,18 +23,13 @@ from suffice.contracts import (
     Retriever,
     StopPolicy,
 )
-from suffice.errors import SufficeWarning
+from suffice.errors import DataError, SufficeWarning
 from suffice.live.loop import Loop
+from suffice.signals.foreign import refuse_unlike_live
 from suffice.signals.known_signals import NOT_GIVEN, SignalSpec
-from suffice.signals.signal_table import (
-    GrowingRecord,
-    first_stops,
-    lack,
-    signal_columns,
-    signal_table,
-)
+from suffice.signals.signal_table import first_stops, lack, signal_table, unchecked_columns
 from suffice.testing.traces import to_trace_set
-from suffice.trace.rounds.records import LoopView, Passage, QuestionRecord
+from suffice.trace.rounds.records import Passage, QuestionRecord
 
 
 def _broken(promise: str, value: object) -> NoReturn:
@@ -206,6 +201,14 @@ def incomplete_rounds() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _refusals() -> Iterator[None]:
+    try:
+        yield
+    except DataError as error:
+        raise AssertionError(str(error)) from error
+
+
 def check_signal(spec: SignalSpec, records: Sequence[QuestionRecord]) -> None:
     """Check that a signal does not look ahead: later rounds never change earlier values.
 
@@ -214,14 +217,9 @@ def check_signal(spec: SignalSpec, records: Sequence[QuestionRecord]) -> None:
     traces = to_trace_set(records)
     if lack(spec, traces):
         return
-    (whole,) = signal_columns(traces, [spec])
-    for index, record in enumerate(traces.records()):
-        growing = GrowingRecord(LoopView(record.question.text, ()), [spec])
-        for number, held in enumerate(record.rounds):
-            live, found = growing.observe(held)[spec.name], whole[index, number]
-            if live != found and not (math.isnan(live) and math.isnan(found)):
-                where = f"{spec.name} = {live:g} at round {number + 1} of {record.question.id!r}"
-                _broken(f"{where}, as without the later rounds", found)
+    values = unchecked_columns(traces, [spec])
+    with _refusals():
+        refuse_unlike_live(traces, [spec], values, ours=True)
 
 
 def check_policy(policy: StopPolicy, records: Sequence[QuestionRecord]) -> None:
@@ -234,9 +232,9 @@ def check_policy(policy: StopPolicy, records: Sequence[QuestionRecord]) -> None:
     traces = to_trace_set(records)
     if any(lack(spec, traces) for spec in policy.specs):
         return
-    wanted = first_stops(policy, signal_table(traces, policy.specs))
-    if wanted.shape != (len(records),):
-        _broken(f"{len(records)} stop rounds", wanted.shape)
+    table = signal_table(traces, policy.specs)
+    with _refusals():
+        wanted = first_stops(policy, table)
     for index, record in enumerate(records):
         live, last, replayed = live_stop(policy, record), len(record.rounds), int(wanted[index])
         if live is None and not (replayed > last or replayed == last == traces.n_rounds):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
 from suffice.policies import registry
 from suffice.policies.policy_file import policy_hash
+from suffice.signals.foreign import ENTRY_POINTS
 from suffice.testing.traces import random_records
 from suffice.trace.rounds.reader import read_traces
 
@@ -26,6 +28,7 @@ Say = pytest.CaptureFixture[str]
 
 
 def forget() -> None:
+    sys.modules.pop("toy_stopping", None)
     for found in (registry._entries, registry._load_entry):
         found.cache_clear()
 
@@ -37,7 +40,7 @@ def install(folder: Path, entry: str, name: str = "toy-stopping") -> None:
     about = folder / f"{name.replace('-', '_')}-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text(f"[{registry.ENTRY_POINTS}]\n{entry}\n")
+    (about / "entry_points.txt").write_text(f"[{ENTRY_POINTS}]\n{entry}\n")
 
 
 @pytest.fixture

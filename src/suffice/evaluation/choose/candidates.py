@@ -26,6 +26,7 @@ from suffice.evaluation.replay.named_policies import (
     NamedPolicy,
     asked_policies,
     numbered,
+    refuse_left_out,
     runnable,
 )
 from suffice.evaluation.replay.runner import Runner
@@ -222,10 +223,13 @@ def candidates_of(record: Measures, kept: Measures, settings: ChoiceSettings) ->
     asked = asked_policies(record, fixed, f1_kind=settings.f1_kind)
     if settings.family == "all":
         asked += _methods(record, settings)
-    asked += asked_policies(record, settings.policies, rules, f1_kind=settings.f1_kind)
+    of_user = asked_policies(record, settings.policies, f1_kind=settings.f1_kind)
+    asked += [*of_user, *asked_policies(record, (), rules, f1_kind=settings.f1_kind)]
     warned: list[str] = []
     asked = [replace(one, build=partial(_told, one, warned)) for one in asked]
     able, left_out = runnable(asked, kept, settings.f1_kind)
+    named = {one.name: left_out[one.name] for one in of_user if one.name in left_out}
+    refuse_left_out(named, kept.traces.origin.source)
     if why is not None:
         left_out["rules"] = why
     texts = set(rules)
