@@ -197,7 +197,7 @@ def _first_rows(rounds: RoundColumns, asked: Integers, answers: Texts, passages:
 
 _SEPARATORS = r"[^\pL\pN_ ]+"
 _AT_ONCE = 4_000  # passages, and those of the last question among them
-_LOW_BITS = 28  # of a weight that are summed apart, since 64 bits do not hold the whole
+_LOW_BITS = 28  # of a log that are summed apart, since 64 bits do not hold the whole
 
 
 def overlap(rounds: RoundColumns) -> Array:
@@ -209,7 +209,7 @@ def overlap(rounds: RoundColumns) -> Array:
 
 
 def overlap_idf(rounds: RoundColumns) -> Array:
-    """Return :func:`overlap` with each token weighted by ln((N + 1) / (df + 1)) + 1, N passages so far."""
+    """Return :func:`overlap` with each token weighted by ln(N + 1) + 1 - ln(df + 1), N passages so far."""
     return rounds.once(_overlaps)[1]
 
 
@@ -273,40 +273,27 @@ def _add_up(
     last = np.append((word[1:] > word[:-1]) | (row[1:] > row[:-1]), True)[: len(keys)]
     word, row, frequency = word[last], row[last], frequency[last]
     again = np.flatnonzero(np.diff(word, prepend=-1) == 0)
-    # how many words of each row have been in so many passages
+    # a word, and the high and low bits of its log, which sums of whole numbers keep exact
+    logs = _logs(int(frequency.max(initial=0)))
+    parts = np.stack([np.ones_like(logs), logs >> _LOW_BITS, logs & (1 << _LOW_BITS) - 1])
     here = slice(int(rows[0]), int(rows[-1]) + 1)
-    shape = here.stop - here.start, int(frequency.max(initial=0)) + 1
-    size, cells = shape[0] * shape[1], row * shape[1] + frequency
-    both = np.bincount(cells[again], minlength=size).reshape(shape)
-    before = row[again] * shape[1] + frequency[again - 1]
-    changes = np.bincount(cells, minlength=size) - np.bincount(before, minlength=size)
-    total = changes.reshape(shape).cumsum(axis=0)
-    held = (
-        total - (total - changes.reshape(shape))[np.maximum(rounds.first_row[here] - here.start, 0)]
-    )
-    for number, weights in enumerate((np.ones(1, np.int64), _weights(seen[here], shape[1]))):
-        read[here, number] = _summed(held, weights)
-        shared[here, number] = _summed(both, weights)
+    size, first = here.stop - here.start, np.maximum(rounds.first_row[here] - here.start, 0)
+    added = parts[:, frequency]
+    added[:, again] -= parts[:, frequency[again - 1]]
+    new = np.stack([np.bincount(row, of, minlength=size) for of in added]).astype(np.int64)
+    held = new.cumsum(axis=1)
+    held -= (held - new)[:, first]
+    repeated = parts[:, frequency[again]]
+    both = np.stack([np.bincount(row[again], of, minlength=size) for of in repeated])
+    about = np.array([math.log(count + 1) + 1 for count in seen[here].tolist()])
+    for into_these, (count, high, low) in ((read, held), (shared, both)):
+        into_these[here, 0] = count
+        into_these[here, 1] = count * about - np.ldexp(np.ldexp(high * 1.0, _LOW_BITS) + low, -53)
 
 
-def _weights(seen: Integers, most: int) -> Integers:
-    """Return the weight of a word by passages seen and passages with it, (n_rows, most), in 2^-52."""
-    counts, row = np.unique(seen, return_inverse=True)
-    weights = np.zeros((len(counts), most))
-    for of_count, count in zip(weights, counts.tolist(), strict=True):
-        for df in range(1, min(count + 1, most)):
-            of_count[df] = math.log((count + 1) / (df + 1)) + 1
-    return np.ldexp(weights, 52).astype(np.int64)[row.reshape(-1)]
-
-
-def _summed(counts: Integers, weights: Integers) -> Array:
-    """Sum the weights of counted words, rounded once, (n_rows,)."""
-    high, low = (
-        (counts * part).sum(axis=1)
-        for part in (weights >> _LOW_BITS, weights & (1 << _LOW_BITS) - 1)
-    )
-    summed: Array = np.ldexp(high.astype(np.float64), _LOW_BITS) + low
-    return summed
+def _logs(most: int) -> Integers:
+    """Return log(df + 1) in 2^-53 of a word in df = 0 .. most passages, exactly; (most + 1,)."""
+    return np.array([int(math.ldexp(math.log(df + 1), 53)) for df in range(most + 1)])
 
 
 def new_passages(rounds: RoundColumns) -> Array:
