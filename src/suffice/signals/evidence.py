@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -29,7 +30,7 @@ from suffice.signals.columns.rounds import (
 )
 from suffice.signals.known_signals import share, unrecorded
 from suffice.stats.units import Array, Mask
-from suffice.trace.rounds.records import Passage, Round, passage_text, tokenize
+from suffice.trace.rounds.records import Passage, Round, passage_text, passage_tokens, tokenize
 
 Integers = NDArray[np.int64]
 
@@ -166,17 +167,23 @@ def _found(rounds: RoundColumns, answers: Texts, wanted: Mask, passages: Texts) 
     """Return 1 where the passages so far contain a wanted answer, else 0; NaN where texts are unknown."""
     read = rounds.once(_read)
     values = np.where(read.unknown, np.nan, 0.0)
-    rows = np.flatnonzero(wanted)
+    rows = np.flatnonzero(wanted[rounds.read_from :]) + rounds.read_from
     keys = rounds.question[rows] * (len(answers.distinct) + 1) + answers.codes[rows]
     pair, places = by_appearance(keys)
-    first_rows = _first_rows(rounds, rows[places], answers, passages)
+    until = rows[places]
+    np.maximum.at(until, pair, rows)
+    first_rows = _first_rows(rounds, until, answers, passages)
     values[rows[first_rows[pair] <= rows]] = 1.0
     return values
 
 
 def _first_rows(rounds: RoundColumns, asked: Integers, answers: Texts, passages: Texts) -> Integers:
-    """Return the row whose passages first contain each answer of the rows ``asked``, (n_asked,)."""
+    """Return the row whose passages first contain each answer of the rows ``asked``, (n_asked,).
+
+    They are the last rows with these answers: later passages are not searched.
+    """
     read, spelt = rounds.once(_read), passages.distinct.to_pylist()
+    listed = read.rows.tolist()
     of_question = np.searchsorted(
         rounds.question[read.rows], np.arange(rounds.traces.n_questions + 1)
     ).tolist()
@@ -189,9 +196,10 @@ def _first_rows(rounds: RoundColumns, asked: Integers, answers: Texts, passages:
             codes = passages.codes[first : of_question[question + 1]].tolist()
             parts = [spelt[code] for code in codes]
             before, text, ends = question, "".join(parts), [*accumulate(map(len, parts))]
-        at = text.find(sought[index])
+        seen = bisect_right(listed, asked[index], first, first + len(ends)) - first
+        at = text.find(sought[index], 0, ends[seen - 1] if seen else 0)
         if at >= 0:  # the passage in which the match ends
-            first_rows[index] = read.rows[first + bisect_right(ends, at + len(sought[index]) - 1)]
+            first_rows[index] = listed[first + bisect_right(ends, at + len(sought[index]) - 1)]
     return first_rows
 
 
@@ -274,7 +282,7 @@ def _add_up(
     word, row, frequency = word[last], row[last], frequency[last]
     again = np.flatnonzero(np.diff(word, prepend=-1) == 0)
     # a word, and the high and low bits of its log, which sums of whole numbers keep exact
-    logs = _logs(int(frequency.max(initial=0)))
+    logs = np.array([_log(df) for df in range(int(frequency.max(initial=0)) + 1)])
     parts = np.stack([np.ones_like(logs), logs >> _LOW_BITS, logs & (1 << _LOW_BITS) - 1])
     here = slice(int(rows[0]), int(rows[-1]) + 1)
     size, first = here.stop - here.start, np.maximum(rounds.first_row[here] - here.start, 0)
@@ -291,9 +299,46 @@ def _add_up(
         into_these[here, 1] = count * about - np.ldexp(np.ldexp(high * 1.0, _LOW_BITS) + low, -53)
 
 
-def _logs(most: int) -> Integers:
-    """Return log(df + 1) in 2^-53 of a word in df = 0 .. most passages, exactly; (most + 1,)."""
-    return np.array([int(math.ldexp(math.log(df + 1), 53)) for df in range(most + 1)])
+def _log(df: int) -> int:
+    """Return log(df + 1) in 2^-53, exactly."""
+    return int(math.ldexp(math.log(df + 1), 53))
+
+
+class _Following:
+    """Give an overlap after each round of a running question, without reading earlier rounds again."""
+
+    def __init__(self, *, idf: bool) -> None:
+        self._idf = idf
+        self._ids: set[str] = set()
+        self._df: dict[str, int] = {}
+        self._logs = 0  # of all words, in 2^-53
+        self._told = True
+
+    def __call__(self, held: Round) -> float:
+        listed = reversed(held.passages or ())  # so that the first of an id counts
+        new = {passage.id: passage for passage in listed if passage.id not in self._ids}
+        self._told &= held.passages is not None and all(
+            one.text is not None for one in new.values()
+        )
+        said = Counter(word for one in new.values() for word in {*passage_tokens(one)})
+        again = [word for word in said if word in self._df]
+        for word, times in said.items():
+            before = self._df.get(word, 0)
+            self._df[word] = before + times
+            self._logs += _log(before + times) - _log(before)
+        compared = self._told and bool(new and self._ids)
+        self._ids.update(new)
+        if not compared or not self._df:
+            return math.nan
+        if not self._idf:
+            return len(again) / len(self._df)
+        about = math.log(len(self._ids) + 1) + 1
+        logs = sum(_log(self._df[word]) for word in again)
+        both, read = (
+            count * about - math.ldexp(float(of), -53)
+            for count, of in ((len(again), logs), (len(self._df), self._logs))
+        )
+        return both / read
 
 
 def new_passages(rounds: RoundColumns) -> Array:
@@ -337,11 +382,14 @@ _NOT_COMPARED = (
 )
 _overlap = partial(share, needs=("passages",), answers=False, undefined=_NOT_COMPARED)
 OVERLAP = _overlap(
-    summary="share of words that new and earlier passages have in common", columns=overlap
+    summary="share of words that new and earlier passages have in common",
+    columns=overlap,
+    running=partial(_Following, idf=False),
 )
 OVERLAP_IDF = _overlap(
     summary="share of words that new and earlier passages have in common, weighted by rarity",
     columns=overlap_idf,
+    running=partial(_Following, idf=True),
 )
 _UNREAD = Absence(
     "the answer is not found, and a passage was recorded without its text or a round without its passages",

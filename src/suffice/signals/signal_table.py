@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -263,9 +264,9 @@ _GOES_ON = Decision(action=Action.CONTINUE, reason="", values={})
 _STOPS = Decision(action=Action.STOP, reason="", values={}, stopped_by="policy")
 
 
-def decisions(policy: StopPolicy, table: SignalTable) -> list[Decision]:
-    """Return the policy's decision after each round of one question; only the last has a reason."""
-    fires = zip(mask_of(policy, table)[0], confidences(policy, table), strict=True)
+def decisions(policy: StopPolicy, table: SignalTable, first: int = 0) -> list[Decision]:
+    """Return the policy's decisions on one question from a round on, from 0; only the last has a reason."""
+    fires = zip(mask_of(policy, table)[0][first:], confidences(policy, table)[first:], strict=True)
     said = policy.explain(table, 0, table.n_rounds)
     told = [replace(_STOPS if stops else _GOES_ON, confidence=sure) for stops, sure in fires]
     return [*told[:-1], replace(told[-1], reason=said.reason, values=said.values)]
@@ -273,7 +274,7 @@ def decisions(policy: StopPolicy, table: SignalTable) -> list[Decision]:
 
 def decide(policy: StopPolicy, table: SignalTable) -> Decision:
     """Return the policy's decision after the last round of one question."""
-    return decisions(policy, table)[-1]
+    return decisions(policy, table, table.n_rounds - 1)[0]
 
 
 def confidences(policy: StopPolicy, table: SignalTable) -> list[float | None]:
@@ -297,7 +298,8 @@ class GrowingRecord:
         self._columns = [column for column in ROUND_COLUMNS if column.name in wanted]
         names = ("question_id", "question", "round", *(column.name for column in self._columns))
         self._schema = pa.schema([SCHEMA.field(name) for name in names])
-        self._rows: list[pa.Table] = []
+        self._tables: list[pa.Table] = []  # one, once it was read
+        self._states: dict[str, tuple[int, float, Callable[[Round], float]]] = {}
         self._read: RoundColumns | None = None
 
     def observe(self, finished: Round) -> dict[str, float]:
@@ -311,7 +313,8 @@ class GrowingRecord:
         while same and self.view.rounds[same - 1] is not view.rounds[same - 1]:
             same -= 1
         self.view, self._read = view, None
-        del self._rows[same:]
+        self._tables = [table.slice(0, same) for table in self._tables]
+        self._states = {name: one for name, one in self._states.items() if one[0] <= same}
 
     def value(self, spec: SignalSpec) -> float:
         """Return a signal at the last round: recorded if there is a value, else computed."""
@@ -324,20 +327,31 @@ class GrowingRecord:
             return UNDEFINED
         if spec.columns is None:
             return spec(self.view)
+        if spec.running is not None:
+            return self._followed(spec.name, spec.running)
         return float(column_of(spec, spec.columns, self.rounds)[-1])
+
+    def _followed(self, name: str, running: Callable[[], Callable[[Round], float]]) -> float:
+        read, value, follow = self._states.get(name) or (0, UNDEFINED, running())
+        for held in self.view.rounds[read:]:
+            value = follow(held)
+        self._states[name] = len(self.view.rounds), value, follow
+        return value
 
     @property
     def rounds(self) -> RoundColumns:
         if self._read is None:
-            self._rows += map(self._row, range(len(self._rows), len(self.view.rounds)))
-            rows = pa.concat_tables(self._rows)
-            self._read = RoundColumns(TraceSet(rows, rows.slice(0, 0)))
+            read = sum(table.num_rows for table in self._tables)
+            rows = [self._row(index) for index in range(read, len(self.view.rounds))]
+            added = [*self._tables, pa.Table.from_pylist(rows, self._schema)]
+            table = pa.concat_tables(added).combine_chunks()  # a column of many chunks reads slowly
+            grown = TraceSet(table, table.slice(0, 0))
+            self._read, self._tables = RoundColumns(grown, read_from=table.num_rows - 1), [table]
         return self._read
 
-    def _row(self, index: int) -> pa.Table:
-        held, asked = self.view.rounds[index], self.view.question
-        numbered = {"question_id": "", "question": asked, "round": index + 1}
-        return pa.Table.from_pylist([numbered | to_cells(held, self._columns)], self._schema)
+    def _row(self, index: int) -> dict[str, Any]:
+        named = {"question_id": "", "question": self.view.question, "round": index + 1}
+        return named | to_cells(self.view.rounds[index], self._columns)
 
 
 def signal_table(
