@@ -21,7 +21,7 @@ from tests.docs.pages import (
     typed,
     under_headings,
 )
-from tests.unit.policies.test_own_method import forget
+from tests.packages import forget
 
 from suffice.cli.main import COMMANDS
 from suffice.policies.registry import method_names

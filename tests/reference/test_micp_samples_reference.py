@@ -280,8 +280,9 @@ def rounds_of(
         )
         if preset == "published" and not any(each.fires(t, threshold) for each in running):
             threshold, level = NEVER, Fraction(0)
-        elif preset == "corrected" and threshold == NEVER and not scaled:
-            level = Fraction(0)
+        elif preset == "corrected" and not scaled:
+            rank = math.floor(level * (len(group) + 1))  # whatever the entropies are
+            level = level if rank else Fraction(0)
         found.levels.append(level)
         found.stops.append(threshold)
         if preset == "corrected":

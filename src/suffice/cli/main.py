@@ -151,16 +151,11 @@ def _ended(run: Callable[[], int], lead: str) -> int:
             lead=lead,
         )
         return 1
-    except Exception as error:
-        if isinstance(error, MemoryError) or _NO_THREAD in str(error):
-            say(_TOO_LITTLE_MEMORY, lead=lead)
-            return 1
-        from suffice.signals.foreign import failure
-
-        if (said := failure(error)) is None:
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and _NO_THREAD not in str(error):
             raise
-        say(said, lead=lead)
-        return 2
+        say(_TOO_LITTLE_MEMORY, lead=lead)
+        return 1
     except KeyboardInterrupt:
         say("interrupted", lead=lead)
         return INTERRUPTED

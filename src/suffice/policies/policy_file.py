@@ -26,7 +26,8 @@ def policy_document(policy: StopPolicy) -> dict[str, Any]:
         raise UsageError(
             f"a policy with a file, such as suffice.Rule(TEXT), is needed, found {policy!r:.60}"
         )
-    return {"suffice_policy": POLICY_VERSION, "kind": policy.kind, **document()}
+    with answered_by(policy, f"the document of the {policy.kind} policy"):
+        return {"suffice_policy": POLICY_VERSION, "kind": policy.kind, **document()}
 
 
 def policy_hash(policy: StopPolicy) -> str:
@@ -34,14 +35,9 @@ def policy_hash(policy: StopPolicy) -> str:
     document = policy_document(policy)
     for part in _DECIDES_NOTHING:
         document.pop(part, None)
-    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), default=_plain)
+    with answered_by(policy, f"the document of the {policy.kind} policy"):
+        canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]
-
-
-def _plain(document: object) -> Any:
-    from suffice.results.as_json import as_json
-
-    return as_json(document)
 
 
 def save_policy(
@@ -59,6 +55,7 @@ def save_policy(
     readers of the file, ``chosen_on`` tells the questions it was chosen on. A path that is neither is a
     UsageError, a disk that refuses a BackendError.
     """
+    from suffice.results.as_json import as_json
     from suffice.trace.durable import replace_file, replaced_together, writable
 
     target = writable(path, ".json", folder=True)
@@ -71,7 +68,7 @@ def save_policy(
         document["remark"] = remark
     if chosen_on is not None:
         document["chosen_on"] = chosen_on
-    text = json.dumps(_plain(document), indent=1, allow_nan=False) + "\n"
+    text = json.dumps(as_json(document), indent=1, allow_nan=False) + "\n"
     if isinstance(policy, Weighted):
         files = {target.name: text.encode(), weights_beside(target).name: policy.weights_file()}
         with replaced_together(target.parent, tuple(files)) as aside:
@@ -130,7 +127,9 @@ def pack_policy(policy: StopPolicy) -> dict[str, Any]:
     """Return the document of a policy's file, with any weights as base64 text."""
     from base64 import b64encode
 
-    document: dict[str, Any] = _plain(policy_document(policy))
+    from suffice.results.as_json import as_json
+
+    document: dict[str, Any] = as_json(policy_document(policy))
     if isinstance(policy, Weighted):
         document["weights_file"] = b64encode(policy.weights_file()).decode("ascii")
     return document

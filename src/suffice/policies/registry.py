@@ -7,10 +7,8 @@ method's, its value the ``module:object`` of a :class:`suffice.policies.method.M
 from __future__ import annotations
 
 import importlib
-import sys
 import warnings
 from collections.abc import Collection, Mapping
-from contextlib import redirect_stdout
 from dataclasses import MISSING, fields
 from functools import cache
 from types import MappingProxyType
@@ -18,14 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from suffice.contracts import StopPolicy
 from suffice.errors import SufficeWarning, UsageError, first_line, unknown_name
-from suffice.signals.foreign import ENTRY_POINTS, answered_by, is_foreign
+from suffice.signals.foreign import answered_by, is_foreign
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from suffice.measures.measures import Measures, Traces
+    from suffice.measures.measures import Traces
     from suffice.policies.method import FitRun, Method, PolicyKind, Preset
 
+ENTRY_POINTS = "suffice.methods"
 _CONTROLS: Mapping[str, str] = MappingProxyType(
     {
         "margin-alone": "suffice.policies.tasr:MARGIN_ALONE",
@@ -70,21 +69,16 @@ def method_names() -> tuple[str, ...]:
 
 def nameable_methods() -> tuple[str, ...]:
     """Return the methods that need no option: their settings all have a default."""
-    usable = {name: usable_method(name) for name in method_names()}
-    return tuple(
-        name
-        for name, method in usable.items()
-        if method is not None and not _needed(method.settings(method.presets[0]))
-    )
-
-
-def usable_method(name: str) -> Method | None:
-    """Return the method of a name; warn of one that its package does not give, and return ``None``."""
-    try:
-        return find_method(name)
-    except UsageError as error:
-        warnings.warn(f"{error}; it is left out", SufficeWarning, stacklevel=1)
-        return None
+    named = []
+    for name in method_names():
+        try:
+            method = find_method(name)
+        except UsageError as error:  # somebody else's that cannot be loaded
+            warnings.warn(f"{error}; it is left out", SufficeWarning, stacklevel=1)
+            continue
+        if method is not None and not _needed(method.settings(method.presets[0])):
+            named.append(name)
+    return tuple(named)
 
 
 def kind_names() -> tuple[str, ...]:
@@ -145,6 +139,7 @@ def fit_method(
     """Fit a method by its name; see :func:`suffice.fit`. An option that is ``None`` counts as not given."""
     from suffice.measures.measures import Measures
     from suffice.policies.defaults import FIT_SPLIT
+    from suffice.signals.signal_table import lack
 
     method = find_method(name)
     if method is None:
@@ -164,29 +159,14 @@ def fit_method(
             "--out policy.json"
         )
     settings = kind(**stated)
-    return fitted_by(method, Measures.of(traces), preset, settings, split or FIT_SPLIT, run)
-
-
-def fitted_by(
-    method: Method,
-    measures: Measures,
-    preset: Preset,
-    settings: Any,
-    split: str,
-    run: FitRun | None = None,
-) -> StopPolicy:
-    """Fit a method; refuse somebody else's policy that decides otherwise live than on these questions."""
-    from suffice.signals.signal_table import lack
-
-    watched = {} if method.quick else {"run": run}
-    with answered_by(method, f"the method {method.name!r}"):
-        policy = method.fit(measures, preset, settings, split, **watched)
+    measures, watched = Measures.of(traces), {} if method.quick else {"run": run}
+    with answered_by(method, f"the method {name!r}"):
+        policy = method.fit(measures, preset, settings, split or FIT_SPLIT, **watched)
         if is_foreign(policy):
             for part in ("kind", "preset", "needs", "facts", "signals", "explain", "document"):
                 getattr(policy, part)  # a missing one is told here, not where a loop asks for it
-            fitted_on = measures.only_split(split) if split in measures.traces.splits else measures
-            if not any(lack(spec, fitted_on.traces) for spec in policy.specs):
-                fitted_on.wanted_rounds(policy)
+            if not any(lack(spec, measures.traces) for spec in policy.specs):
+                measures.wanted_rounds(policy)
     return policy
 
 
@@ -229,21 +209,18 @@ def _entries() -> Mapping[str, EntryPoint]:
 @cache
 def _load_entry(name: str) -> Method | UsageError:
     """Return another package's method, or why it is none: whatever its code raises ends no command."""
-    from suffice.policies.method import PRESETS, Method
+    from suffice.policies.method import Method
 
     entry = _entries()[name]
     package = "a package" if entry.dist is None else f"the package {entry.dist.name}"
     where = f"the method {name!r} that {package} brings as {entry.value!r}"
     try:
-        with redirect_stdout(sys.stderr):  # what it prints is no part of a command's result
-            method = entry.load()
+        method = entry.load()
         if not isinstance(method, Method):
             return UsageError(f"{where} is no suffice.policies.method.Method, found {method!r:.60}")
         if method.name != name:
             return UsageError(f"{where} calls itself {method.name!r}; the two names must be one")
-        if not method.presets or not {*method.presets} <= {*PRESETS}:
-            return UsageError(f"{where} has presets {method.presets!r}; use some of {PRESETS}")
-        for preset in method.presets:
+        for preset in (method.presets[0], *method.presets):
             _needed(method.settings(preset))
     except (Exception, SystemExit) as error:  # noqa: BLE001
         return UsageError(f"{where} cannot be loaded: {type(error).__name__}: {first_line(error)}")

@@ -170,20 +170,14 @@ def _found(rounds: RoundColumns, answers: Texts, wanted: Mask, passages: Texts) 
     rows = np.flatnonzero(wanted[rounds.read_from :]) + rounds.read_from
     keys = rounds.question[rows] * (len(answers.distinct) + 1) + answers.codes[rows]
     pair, places = by_appearance(keys)
-    until = rows[places]
-    np.maximum.at(until, pair, rows)
-    first_rows = _first_rows(rounds, until, answers, passages)
+    first_rows = _first_rows(rounds, rows[places], answers, passages)
     values[rows[first_rows[pair] <= rows]] = 1.0
     return values
 
 
 def _first_rows(rounds: RoundColumns, asked: Integers, answers: Texts, passages: Texts) -> Integers:
-    """Return the row whose passages first contain each answer of the rows ``asked``, (n_asked,).
-
-    They are the last rows with these answers: later passages are not searched.
-    """
+    """Return the row whose passages first contain each answer of the rows ``asked``, (n_asked,)."""
     read, spelt = rounds.once(_read), passages.distinct.to_pylist()
-    listed = read.rows.tolist()
     of_question = np.searchsorted(
         rounds.question[read.rows], np.arange(rounds.traces.n_questions + 1)
     ).tolist()
@@ -196,10 +190,9 @@ def _first_rows(rounds: RoundColumns, asked: Integers, answers: Texts, passages:
             codes = passages.codes[first : of_question[question + 1]].tolist()
             parts = [spelt[code] for code in codes]
             before, text, ends = question, "".join(parts), [*accumulate(map(len, parts))]
-        seen = bisect_right(listed, asked[index], first, first + len(ends)) - first
-        at = text.find(sought[index], 0, ends[seen - 1] if seen else 0)
+        at = text.find(sought[index])
         if at >= 0:  # the passage in which the match ends
-            first_rows[index] = listed[first + bisect_right(ends, at + len(sought[index]) - 1)]
+            first_rows[index] = read.rows[first + bisect_right(ends, at + len(sought[index]) - 1)]
     return first_rows
 
 
@@ -308,11 +301,10 @@ class _Following:
     """Give an overlap after each round of a running question, without reading earlier rounds again."""
 
     def __init__(self, *, idf: bool) -> None:
-        self._idf = idf
+        self._idf, self._told = idf, True
         self._ids: set[str] = set()
-        self._df: dict[str, int] = {}
+        self._df: Counter[str] = Counter()
         self._logs = 0  # of all words, in 2^-53
-        self._told = True
 
     def __call__(self, held: Round) -> float:
         listed = reversed(held.passages or ())  # so that the first of an id counts
@@ -321,22 +313,17 @@ class _Following:
             one.text is not None for one in new.values()
         )
         said = Counter(word for one in new.values() for word in {*passage_tokens(one)})
-        again = [word for word in said if word in self._df]
-        for word, times in said.items():
-            before = self._df.get(word, 0)
-            self._df[word] = before + times
-            self._logs += _log(before + times) - _log(before)
-        compared = self._told and bool(new and self._ids)
-        self._ids.update(new)
-        if not compared or not self._df:
+        again, before = said.keys() & self._df.keys(), bool(self._ids)
+        self._logs += sum(_log(self._df[w] + n) - _log(self._df[w]) for w, n in said.items())
+        self._ids |= new.keys()
+        self._df.update(said)
+        if not (self._told and new and before and self._df):
             return math.nan
-        if not self._idf:
-            return len(again) / len(self._df)
         about = math.log(len(self._ids) + 1) + 1
-        logs = sum(_log(self._df[word]) for word in again)
+        pairs = (again, sum(_log(self._df[word]) for word in again)), (self._df, self._logs)
         both, read = (
-            count * about - math.ldexp(float(of), -53)
-            for count, of in ((len(again), logs), (len(self._df), self._logs))
+            len(words) * about - math.ldexp(float(logs), -53) if self._idf else len(words)
+            for words, logs in pairs
         )
         return both / read
 

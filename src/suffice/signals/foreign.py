@@ -1,17 +1,18 @@
-"""Policies and signals of other packages: their failures in a line, and whether they keep their contract.
+"""Policies and signals of other packages: failures in a line, and whether live loops decide as replay does.
 
 Those of Suffice are held by its own tests and pay for no check.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from traceback import walk_tb
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +23,9 @@ from suffice.signals.known_signals import SignalSpec, given_by
 from suffice.stats.units import Array, Mask
 
 if TYPE_CHECKING:
-    from suffice.signals.columns.rounds import RoundColumns
-    from suffice.signals.known_signals import Columns
     from suffice.signals.signal_table import SignalTable
     from suffice.trace.rounds.trace_set import TraceSet
 
-ENTRY_POINTS = "suffice.methods"
 _MOST_QUESTIONS = 2_000
 _MOST_LOOPS = 10_000  # tables of one question, or rounds of a signal: a second or so
 _SLACK = 1e-6  # of numbers: products of another shape may round differently
@@ -46,45 +44,12 @@ def _top(thing: object) -> str:
     return str(getattr(thing, "__module__", None) or "").partition(".")[0]
 
 
-def _code(spec: SignalSpec) -> object:
-    of = given_by(spec)
-    code = of.columns or of.compute
-    return getattr(code, "function", code)
-
-
-def _brought() -> dict[str, str]:
-    """Return the packages that bring methods, by the first part of the module's name."""
-    from importlib.metadata import entry_points
-
-    return {
-        one.value.partition(":")[0].partition(".")[0]: "" if one.dist is None else one.dist.name
-        for one in entry_points(group=ENTRY_POINTS)
-    }
-
-
-def failure(error: BaseException, tops: Collection[str] = ()) -> str | None:
-    """Describe an error by its last place in these modules, by default all that bring methods, in one line.
-
-    ``None``: it never was there.
-    """
-    brought = _brought()
-    for frame, line in reversed([*walk_tb(error.__traceback__)]):
-        top = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        if top in (tops or brought):
-            said = f"{type(error).__name__}: {first_line(error)}"
-            return (
-                f"{_whose(top)} failed: {said} ({Path(frame.f_code.co_filename).name}, line {line})"
-            )
-    return None
-
-
-def _whose(top: str) -> str:
-    name = _brought().get(top) or next(iter(_installed().get(top, [])), "")
-    return f"the package {name}" if name else f"the module {top}"
+def _whose(thing: object) -> str:
+    return f"the package {_packages().get(_top(thing), [_top(thing)])[0]}"
 
 
 @cache
-def _installed() -> Mapping[str, list[str]]:
+def _packages() -> Mapping[str, list[str]]:
     from importlib.metadata import packages_distributions
 
     return packages_distributions()  # reads the metadata of all packages
@@ -100,9 +65,11 @@ def answered_by(thing: object, what: str) -> Iterator[None]:
     except Exception as error:
         if not is_foreign(thing):
             raise
-        said = failure(error, [_top(thing)])
-        said = said or f"{_whose(_top(thing))}: {type(error).__name__}: {first_line(error)}"
-        raise DataError(f"{what}: {said}") from error
+        *_, (frame, line) = walk_tb(error.__traceback__)
+        raise DataError(
+            f"{what} of {_whose(thing)} failed: {type(error).__name__}: {first_line(error)} "
+            f"({Path(frame.f_code.co_filename).name}, line {line})"
+        ) from error
 
 
 # --- policies ------------------------------------------------------------------------------------
@@ -116,8 +83,8 @@ def mask_of(policy: StopPolicy, table: PolicyTable) -> Mask:
         return fires
     found = f"{type(fires).__name__} {getattr(fires, 'dtype', '')} {getattr(fires, 'shape', '')}"
     raise DataError(
-        f"the {policy.kind} policy of {_whose(_top(policy))}: fires(table) must return a NumPy array of "
-        f"bool, shape {shape}, as in table.signal(NAME) >= 0.5; found {' '.join(found.split())}"
+        f"the {policy.kind} policy of {_whose(policy)}: fires(table) must return a NumPy array of bool, "
+        f"shape {shape}, as in table.signal(NAME) >= 0.5; found {' '.join(found.split())}"
     )
 
 
@@ -132,29 +99,23 @@ def refuse_otherwise_live(policy: StopPolicy, table: SignalTable) -> None:
     whole = _said(policy, _part(table, rows, table.n_rounds))
     for how, some, rounds in _loops(len(rows), table.n_rounds):
         part = _part(table, rows[some], rounds)
-        for name, now in _said(policy, part).items():
-            before = whole[name][some, :rounds]
-            for row, at in np.argwhere(_differ(before, now) & part.exists)[:1]:
-                raise DataError(
-                    f"the {policy.kind} policy of {_whose(_top(policy))}: its {name} after round {at + 1} of "
-                    f"question {part.question_ids[row]!r} is {before[row, at]} in the whole record and "
-                    f"{now[row, at]} {how}, as {_MAY_READ}"
-                )
+        before, now = whole[:, some, :rounds], _said(policy, part)
+        same = np.isclose(before, now, _SLACK, _SLACK, equal_nan=True)
+        for name, row, at in np.argwhere(~same & part.exists)[:1]:
+            raise DataError(
+                f"the {policy.kind} policy of {_whose(policy)}: its {('stop', 'confidence')[name]} after "
+                f"round {at + 1} of question {part.question_ids[row]!r} is {before[name, row, at]:g} in the "
+                f"whole record and {now[name, row, at]:g} {how}, as {_MAY_READ}"
+            )
 
 
-def _said(policy: StopPolicy, table: SignalTable) -> dict[str, NDArray[Any]]:
-    said: dict[str, NDArray[Any]] = {"stop": mask_of(policy, table)}
+def _said(policy: StopPolicy, table: SignalTable) -> Array:
+    """Return its stops and its confidence, (2, n_questions, n_rounds)."""
     with answered_by(policy, f"the confidence of the {policy.kind} policy"):
         sure = getattr(policy, "confidence", lambda _: None)(table)
-        if sure is not None:
-            said["confidence"] = np.broadcast_to(np.asarray(sure, np.float64), table.exists.shape)
-    return said
-
-
-def _differ(before: NDArray[Any], now: NDArray[Any]) -> Mask:
-    if now.dtype == np.bool_:
-        return np.asarray(before != now)
-    return np.asarray(~np.isclose(before, now, rtol=_SLACK, atol=_SLACK, equal_nan=True))
+        sure = np.asarray(math.nan if sure is None else sure, np.float64)
+        sure = np.broadcast_to(sure, table.exists.shape)
+    return np.stack([mask_of(policy, table), sure])
 
 
 def _some(count: int, most: int) -> NDArray[np.intp]:
@@ -173,51 +134,46 @@ def _loops(questions: int, rounds: int) -> Iterator[tuple[str, slice, int]]:
 
 
 def _part(table: SignalTable, rows: NDArray[np.intp], rounds: int) -> SignalTable:
-    ids = table.question_ids
     return replace(
         table,
         values={name: of[rows, :rounds] for name, of in table.values.items()},
         exists=table.exists[rows, :rounds],
-        question_ids=[ids[row] for row in rows] if ids else [""] * len(rows),
+        question_ids=[table.question_ids[row] for row in rows],
     )
 
 
 # --- signals -------------------------------------------------------------------------------------
-def column_of(spec: SignalSpec, columns: Columns, rounds: RoundColumns) -> Array:
-    """Return the ``columns`` of a signal, (n_rows,); refuse what is no such column."""
-    with answered_by(_code(spec), f"signal {spec.name!r}"):
-        values = np.asarray(columns(rounds), np.float64)
-    if values.shape != (rounds.n_rows,):
-        raise DataError(
-            f"signal {spec.name!r} must give a number a round, shape ({rounds.n_rows},), found {values.shape}"
-        )
-    return values
+def code_of(spec: SignalSpec) -> object:
+    """Return the function that computes a signal, or the one it is made of; one of ours if it is recorded."""
+    of = given_by(spec)
+    code = of.columns or of.compute or given_by
+    return getattr(code, "function", code)
 
 
 def refuse_unlike_live(
-    traces: TraceSet, specs: Sequence[SignalSpec], values: Sequence[Array], *, ours: bool = False
+    traces: TraceSet, specs: Sequence[SignalSpec], values: Sequence[Array]
 ) -> None:
-    """Refuse other packages' signals, and ``ours``, whose values are not those of live loops.
+    """Refuse other packages' signals if live loops give others than these, (n_questions, n_rounds).
 
-    They are (n_questions, n_rounds). The loops run from the last question back.
+    Questions are asked again from the last back, whole and cut.
     """
-    from suffice.signals.signal_table import GrowingRecord, read_columns
+    from suffice.signals.signal_table import SignalTable, read_columns
 
-    theirs = [spec for spec in specs if (code := _code(spec)) and (ours or is_foreign(code))]
-    most = min(_MOST_QUESTIONS, 1 + _MOST_LOOPS // traces.n_rounds) if theirs else 0
-    rows = _some(traces.n_questions, most)
+    pairs = [pair for pair in zip(specs, values, strict=True) if is_foreign(code_of(pair[0]))]
+    if not (theirs := [spec for spec, _ in pairs]):
+        return
+    rows = _some(traces.n_questions, min(_MOST_QUESTIONS, 1 + _MOST_LOOPS // traces.n_rounds))
     chosen = np.bincount(rows, minlength=traces.n_questions) > 0
-    named = dict(zip(specs, values, strict=True))
-    views = [last for *_, last in traces.take(chosen).views([*read_columns(theirs), "signals"])]
-    for question, view in reversed([*zip(rows.tolist(), views, strict=True)]):
-        growing = GrowingRecord(replace(view, rounds=()), theirs)
-        for number, held in enumerate(view.rounds):
-            live = growing.observe(held)
-            for spec in theirs:
-                before, now = named[spec][question, number], np.asarray(live[spec.name])
-                if _differ(before, now):
+    views = traces.take(chosen).views([*read_columns(theirs), "signals"])
+    for question, of_question in reversed([*zip(rows.tolist(), views, strict=True)]):
+        for view in (of_question[-1], of_question[question % len(of_question)]):
+            live = SignalTable.of_view(view, theirs, "")
+            for spec, of in pairs:
+                before, now = of[question, : len(view.rounds)], live.signal(spec.name)[0]
+                same = np.isclose(before, now, _SLACK, _SLACK, equal_nan=True)
+                for at in np.flatnonzero(~same)[:1]:
                     raise DataError(
-                        f"signal {spec.name!r} after round {number + 1} of question "
-                        f"{traces.question_ids[question]!r} is {before:g} in the whole record and {now:g} "
-                        f"{_MAY_READ}"
+                        f"signal {spec.name!r} after round {at + 1} of question "
+                        f"{traces.question_ids[question]!r} is {before[at]:g} in the whole record and "
+                        f"{now[at]:g} of rounds 1 to {len(now)}, as {_MAY_READ}"
                     )

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from suffice.contracts import Action, Decision, PolicyTable, StopPolicy
 from suffice.errors import UsageError
+from suffice.signals import foreign
 from suffice.signals.abstained import ABSTAINED, abstained_signal, stated_phrases
 from suffice.signals.answer_stability import forms
 from suffice.signals.columns.rounds import RoundColumns
-from suffice.signals.foreign import column_of, mask_of, refuse_otherwise_live, refuse_unlike_live
 from suffice.signals.known_signals import (
     READS,
     SIGNALS,
@@ -247,8 +247,8 @@ class SignalTable:
 
 def first_stops(policy: StopPolicy, table: SignalTable) -> NDArray[np.int16]:
     """Return the first round at which the policy fires, (n_questions,), from 1; ``n_rounds`` if never."""
-    refuse_otherwise_live(policy, table)
-    fires = mask_of(policy, table).T
+    foreign.refuse_otherwise_live(policy, table)
+    fires = foreign.mask_of(policy, table).T
     running = np.ones(table.n_questions, np.bool_)
     stops = np.ones(table.n_questions, np.int16)
     for held in fires[:-1]:
@@ -266,8 +266,11 @@ _STOPS = Decision(action=Action.STOP, reason="", values={}, stopped_by="policy")
 
 def decisions(policy: StopPolicy, table: SignalTable, first: int = 0) -> list[Decision]:
     """Return the policy's decisions on one question from a round on, from 0; only the last has a reason."""
-    fires = zip(mask_of(policy, table)[0][first:], confidences(policy, table)[first:], strict=True)
-    said = policy.explain(table, 0, table.n_rounds)
+    fires = zip(
+        foreign.mask_of(policy, table)[0][first:], confidences(policy, table)[first:], strict=True
+    )
+    with foreign.answered_by(policy, f"the {policy.kind} policy"):
+        said = policy.explain(table, 0, table.n_rounds)
     told = [replace(_STOPS if stops else _GOES_ON, confidence=sure) for stops, sure in fires]
     return [*told[:-1], replace(told[-1], reason=said.reason, values=said.values)]
 
@@ -329,7 +332,7 @@ class GrowingRecord:
             return spec(self.view)
         if spec.running is not None:
             return self._followed(spec.name, spec.running)
-        return float(column_of(spec, spec.columns, self.rounds)[-1])
+        return float(spec.columns(self.rounds)[-1])
 
     def _followed(self, name: str, running: Callable[[], Callable[[Round], float]]) -> float:
         read, value, follow = self._states.get(name) or (0, UNDEFINED, running())
@@ -390,7 +393,7 @@ def declared(name: str, traces: TraceSet, *, also: Iterable[str] = ()) -> Signal
 def signal_columns(traces: TraceSet, specs: Sequence[SignalSpec]) -> list[Array]:
     """Return each signal in every recorded round, stored or computed, (n_questions, n_rounds)."""
     values = unchecked_columns(traces, specs)
-    refuse_unlike_live(traces, specs, values)
+    foreign.refuse_unlike_live(traces, specs, values)
     return values
 
 
@@ -413,7 +416,8 @@ def unchecked_columns(traces: TraceSet, specs: Sequence[SignalSpec]) -> list[Arr
         if spec.columns is None:
             by_round.append(number)
             continue
-        column = column_of(spec, spec.columns, rounds)
+        with foreign.answered_by(foreign.code_of(spec), f"signal {spec.name!r}"):
+            column = np.asarray(spec.columns(rounds), np.float64).reshape(rounds.n_rows)
         if spec.answers and given_by(spec) is spec:
             column = np.where(rounds.answered, column, math.nan)
         computed[number] = traces.dense(column)

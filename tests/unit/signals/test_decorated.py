@@ -91,6 +91,6 @@ def test_the_check_notices_a_column_that_looks_ahead() -> None:
     def length(rounds: RoundColumns) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         return np.bincount(rounds.question)[rounds.question].astype(np.float64)
 
-    with pytest.raises(AssertionError) as told:
+    with pytest.raises(DataError) as told:
         check_signal(SignalSpec(name="length", summary="", columns=length), RECORDS)
     assert all(part in str(told.value) for part in ("length", "round 1", "'q'"))

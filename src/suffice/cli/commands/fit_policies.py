@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
@@ -30,11 +31,10 @@ from suffice.policies.method import FitRun, Fitted, Method, PlanMethod
 from suffice.policies.policy_file import save_policy
 from suffice.policies.registry import (
     find_method,
-    fitted_by,
+    fit_method,
     method_names,
     nameable_methods,
     refuse_options,
-    usable_method,
 )
 from suffice.results.table import Column, Table
 from suffice.scoring import metric_of_labels
@@ -169,8 +169,9 @@ def _fit(
     budget = measures.traces.full_budget
     metric = given.get("metric")
     measures = measures.by(metric)
-    run = FitRun(progress=fit_progress())
-    policy = fitted_by(method, measures, preset, settings, split, run)
+    run, options = FitRun(progress=fit_progress()), fields(settings)
+    stated_or_usual = {option.name: getattr(settings, option.name) for option in options}
+    policy = fit_method(method.name, measures, preset, split, run=run, **stated_or_usual)
     return Fitted(
         policy=policy,
         max_rounds=budget,
@@ -261,8 +262,9 @@ def _rows() -> Iterator[list[Any]]:
     for name, meaning, used in _REFERENCES:
         yield [name, meaning, used, "", "", ""]
     for name in NAMES:
-        if (method := usable_method(name)) is not None:
-            yield _row(method)
+        with contextlib.suppress(UsageError):  # another package's, of which it was warned
+            if (method := find_method(name)) is not None:
+                yield _row(method)
 
 
 def _row(method: Method) -> list[Any]:

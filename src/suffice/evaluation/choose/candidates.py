@@ -26,7 +26,6 @@ from suffice.evaluation.replay.named_policies import (
     NamedPolicy,
     asked_policies,
     numbered,
-    refuse_left_out,
     runnable,
 )
 from suffice.evaluation.replay.runner import Runner
@@ -228,8 +227,9 @@ def candidates_of(record: Measures, kept: Measures, settings: ChoiceSettings) ->
     warned: list[str] = []
     asked = [replace(one, build=partial(_told, one, warned)) for one in asked]
     able, left_out = runnable(asked, kept, settings.f1_kind)
-    named = {one.name: left_out[one.name] for one in of_user if one.name in left_out}
-    refuse_left_out(named, kept.traces.origin.source)
+    for one in of_user:
+        if one.name in left_out:
+            raise UsageError(f"policy {one.name!r} cannot run here: {left_out[one.name]}")
     if why is not None:
         left_out["rules"] = why
     texts = set(rules)

@@ -15,7 +15,6 @@ from suffice.evaluation.replay.named_policies import (
     Wanted,
     asked_policies,
     numbered,
-    refuse_left_out,
     runnable,
     usual_names,
 )
@@ -100,8 +99,12 @@ def compare(
     ask = partial(asked_policies, measures, fit_on=fit_on, f1_kind=settings.f1_kind, run=run)
     able, left_out = runnable(ask(names, settings.rules), chosen, settings.f1_kind)
     source = measures.traces.origin.source
-    if settings.strict or not able:
-        refuse_left_out(left_out, source)
+    if left_out and (settings.strict or not able):
+        if len(left_out) == 1:
+            ((name, reason),) = left_out.items()
+            raise UsageError(f"policy {name!r} cannot run here: {reason}")
+        told = " ".join(f"({n}) {name}: {why}" for n, (name, why) in enumerate(left_out.items(), 1))
+        raise UsageError(f"{len(left_out)} policies cannot run on {source}: {told}")
     reasons: dict[str, list[str]] = {}
     for name, reason in left_out.items():
         reasons.setdefault(reason, []).append(name)

@@ -212,15 +212,6 @@ def runnable(
     return able, left_out
 
 
-def refuse_left_out(left_out: Mapping[str, str], source: str) -> None:
-    """Refuse policies that cannot run, all at once, if there are any."""
-    told = " ".join(f"({n}) {name}: {why}" for n, (name, why) in enumerate(left_out.items(), 1))
-    if len(left_out) > 1:
-        raise UsageError(f"{len(left_out)} policies cannot run on {source}: {told}")
-    for name, reason in left_out.items():
-        raise UsageError(f"policy {name!r} cannot run here: {reason}")
-
-
 def _built(asked: AskedPolicy, measures: Measures) -> NamedPolicy:
     candidate = asked.build()
     if candidate.policy is not None:

@@ -20,7 +20,13 @@ from numpy.typing import NDArray
 
 from suffice.policies.method import Preset
 from suffice.policies.micp.micp_settings import Grid, Objective
-from suffice.stats.conformal import NEVER, Threshold, lower_order_statistic, tied_threshold
+from suffice.stats.conformal import (
+    NEVER,
+    Threshold,
+    lower_order_statistic,
+    lower_rank,
+    tied_threshold,
+)
 from suffice.stats.units import Array, Mask
 
 _MOST_SCALINGS, _DECIMALS = 60, 10**9
@@ -121,7 +127,7 @@ def _thresholds(
         sizes.append(int(group.sum()))
         threshold = tied_threshold(data.score[group, t], level, randomised=corrected)
         if corrected:
-            idle, among = threshold == NEVER, Fraction(sizes[-1] + 1, data.n + 1)
+            idle, among = not lower_rank(level, sizes[-1]), Fraction(sizes[-1] + 1, data.n + 1)
         else:
             fires = running & threshold.fires(data.score[:, t], data.draws[:, t])
             idle, among = not fires.any(), _share(sizes[-1], int(running.sum()))
