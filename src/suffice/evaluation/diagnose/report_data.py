@@ -149,6 +149,8 @@ def report_parts(
     measures = Measures.of(traces).by(result.metric.name)
     split = EVAL_SPLIT if result.split in (None, FIT_SPLIT) else str(result.split)
     drawn: dict[str, Any] = {"resamples": result.resamples, "seed": result.seed}
+    asked_of = np.random.default_rng(result.seed).permutation(measures.traces.n_questions)
+    some = measures.take(asked_of < _MOST_MEASURED)
     # what a search takes over from the comparison
     tuned: dict[str, Any] = {
         "eval_split": split,
@@ -186,9 +188,9 @@ def report_parts(
 
     computed: dict[str, Callable[[], Any]] = {
         "guarantees": promises,
-        "calibrators": lambda: calibrator_study(measures, eval_split=split),
+        "calibrators": lambda: calibrator_study(some, eval_split=split),
         "search": searched,
-        "diagnostics": lambda: diagnose(measures, DiagnosisSettings(eval_split=split, **drawn)),
+        "diagnostics": lambda: diagnose(some, DiagnosisSettings(eval_split=split, **drawn)),
         "types": types,
         "selective": selective,
         "costs": lambda: tuple(
@@ -207,6 +209,11 @@ def report_parts(
             parts[name] = found
         else:
             left_out["question types" if name == "types" else name] = why
+    if some is not measures and parts.keys() & {"calibrators", "diagnostics"}:
+        left_out["questions"] = (
+            f"signals and calibrators are measured on {_MOST_MEASURED:,} of "
+            f"{measures.traces.n_questions:,}, drawn by the seed"
+        )
     return ReportParts(contents=parts, left_out=left_out)
 
 
@@ -245,9 +252,6 @@ def report_data(
 ) -> ReportData:
     measures = Measures.of(traces).by(result.metric.name)
     record, scored = measures.traces, measures.scores(result.f1_kind)
-    names = given_signals(record)
-    table = measures.signals(names)
-    shown = {name: of for name in names if np.isfinite(of := table.signal(name)).any()}
     read = {
         policy.name: measures.signals(policy.policy.specs)
         for policy in result.policies
@@ -255,19 +259,24 @@ def report_data(
     }
     drawn = _in_turn(_kinds(record, result, scored), result.seed)[:_MOST_STORIES]
     turns = np.argsort(drawn).tolist()
-    told = record.take(np.isin(np.arange(record.n_questions), drawn)).records()
+    told = measures.take(np.isin(np.arange(record.n_questions), drawn))
+    names = given_signals(record)
+    table = told.signals(names)
+    shown = {name: of for name in names if np.isfinite(of := table.signal(name)).any()}
     scores = {"em": scored.em, "f1": scored.f1} if scored.metric.gold else {}
     stories = tuple(
         QuestionStory(
             record=one,
             scores={name: of[index] for name, of in scores.items()},
-            signals={name: of[index] for name, of in shown.items()},
+            signals={name: of[place] for name, of in shown.items()},
             stops=tuple(
                 _stop(index, one, policy, read.get(policy.name)) for policy in result.policies
             ),
             turn=turn,
         )
-        for index, turn, one in zip(np.sort(drawn).tolist(), turns, told, strict=True)
+        for place, (index, turn, one) in enumerate(
+            zip(np.sort(drawn).tolist(), turns, told.traces.records(), strict=True)
+        )
     )
     return ReportData(
         result=result,
@@ -286,7 +295,7 @@ def report_data(
     )
 
 
-_UNKNOWN, _MOST_STORIES = -1.0, 500
+_UNKNOWN, _MOST_STORIES, _MOST_MEASURED = -1.0, 500, 20_000
 
 
 def _kinds(record: TraceSet, result: ReplayResult, scored: Outcomes) -> NDArray[np.int64]:
