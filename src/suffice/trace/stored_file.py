@@ -178,19 +178,18 @@ class StoredFile:
         known = self.kind.arrow if names[0] in self.kind.arrow.names else self.stored
         kind = narrowed(known.field(names[0]).type, field)
         with readable(self.file):
-            footer, first = footer_of(self.file), 0
+            footer = footer_of(self.file)
             if (footer.num_rows, footer.num_row_groups) != (self.rows, len(self.row_groups)):
                 raise pa.ArrowInvalid(
                     "it was written anew since it was opened; read the record again"
                 )
             paths = [*_leaf_paths(footer, names[0], field), *names[1:]]
             size = max(1, min(BATCH, _BATCH_BYTES * self.rows // max(self.n_bytes, 1)))
-            for number, held in enumerate(self.row_groups):
-                at, first = first, first + held
-                wanted = rows[within(rows, at, first)]
-                if not len(wanted):
-                    continue
-                with opened(self.file, buffer_size=_BUFFER, pre_buffer=False) as parquet:
+            ends = np.cumsum(self.row_groups)
+            with opened(self.file, buffer_size=_BUFFER, pre_buffer=False) as parquet:
+                for number in np.unique(np.searchsorted(ends, rows, side="right")).tolist():
+                    at, first = int(ends[number]) - self.row_groups[number], int(ends[number])
+                    wanted = rows[within(rows, at, first)]
                     for batch in parquet.iter_batches(
                         batch_size=size, row_groups=[number], columns=paths, use_threads=False
                     ):

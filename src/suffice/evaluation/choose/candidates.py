@@ -236,10 +236,14 @@ def candidates_of(record: Measures, kept: Measures, settings: ChoiceSettings) ->
     asked = asked_policies(record, fixed, f1_kind=settings.f1_kind)
     if settings.family == "all":
         asked += _methods(record, settings)
-    asked += asked_policies(record, settings.policies, rules, f1_kind=settings.f1_kind)
+    of_user = asked_policies(record, settings.policies, f1_kind=settings.f1_kind)
+    asked += [*of_user, *asked_policies(record, (), rules, f1_kind=settings.f1_kind)]
     warned: list[str] = []
     asked = [replace(one, build=partial(_told, one, warned)) for one in asked]
     able, left_out = runnable(asked, kept, settings.f1_kind)
+    for one in of_user:
+        if one.name in left_out:
+            raise UsageError(f"policy {one.name!r} cannot run here: {left_out[one.name]}")
     if why is not None:
         left_out["rules"] = why
     texts = set(rules)

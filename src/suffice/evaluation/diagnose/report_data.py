@@ -159,6 +159,8 @@ def report_parts(
     measures = Measures.of(traces).by(result.metric.name)
     split = EVAL_SPLIT if result.split in (None, FIT_SPLIT) else str(result.split)
     drawn: dict[str, Any] = {"resamples": result.resamples, "seed": result.seed}
+    asked_of = np.random.default_rng(result.seed).permutation(measures.traces.n_questions)
+    some = measures.take(asked_of < _MOST_MEASURED)
     # what a search takes over from the comparison
     tuned: dict[str, Any] = {
         "eval_split": split,
@@ -196,9 +198,9 @@ def report_parts(
 
     computed: dict[str, Callable[[], Any]] = {
         "guarantees": promises,
-        "calibrators": lambda: calibrator_study(measures, eval_split=split),
+        "calibrators": lambda: calibrator_study(some, eval_split=split),
         "search": searched,
-        "diagnostics": lambda: diagnose(measures, DiagnosisSettings(eval_split=split, **drawn)),
+        "diagnostics": lambda: diagnose(some, DiagnosisSettings(eval_split=split, **drawn)),
         "types": types,
         "selective": selective,
         "costs": lambda: tuple(
@@ -217,6 +219,11 @@ def report_parts(
             parts[name] = found
         else:
             left_out["question types" if name == "types" else name] = why
+    if some is not measures and parts.keys() & {"calibrators", "diagnostics"}:
+        left_out["questions"] = (
+            f"signals and calibrators are measured on {_MOST_MEASURED:,} of "
+            f"{measures.traces.n_questions:,}, drawn by the seed"
+        )
     return ReportParts(contents=parts, left_out=left_out)
 
 
@@ -260,9 +267,6 @@ def report_data(
 ) -> ReportData:
     measures = Measures.of(traces).by(result.metric.name)
     record, scored = measures.traces, measures.scores(result.f1_kind)
-    names = given_signals(record)
-    table = measures.signals(names)
-    shown = {name: of for name in names if np.isfinite(of := table.signal(name)).any()}
     read = {
         policy.name: measures.signals(policy.policy.specs)
         for policy in result.policies
@@ -275,7 +279,10 @@ def report_data(
     kinds = _kinds(record, [result.policy(name) for name in (main, result.baseline)], scored)
     drawn = _in_turn(kinds, result.seed)[:_MOST_STORIES]
     turns = np.argsort(drawn).tolist()
-    told = record.take(np.isin(np.arange(record.n_questions), drawn)).records()
+    told = measures.take(np.isin(np.arange(record.n_questions), drawn))
+    names = given_signals(record)
+    table = told.signals(names)
+    shown = {name: of for name in names if np.isfinite(of := table.signal(name)).any()}
     metric = scored.metric
     judging: Sequence[ScoreName] = ("f1",) if metric.against == "scores" else ("em", "f1")
     scores = {name: getattr(scored, name) for name in (*judging, metric.score)}
@@ -283,13 +290,15 @@ def report_data(
         QuestionStory(
             record=one,
             scores={name: of[index] for name, of in scores.items()},
-            signals={name: of[index] for name, of in shown.items()},
+            signals={name: of[place] for name, of in shown.items()},
             stops=tuple(
                 _stop(index, one, policy, read.get(policy.name)) for policy in result.policies
             ),
             turn=turn,
         )
-        for index, turn, one in zip(np.sort(drawn).tolist(), turns, told, strict=True)
+        for place, (index, turn, one) in enumerate(
+            zip(np.sort(drawn).tolist(), turns, told.traces.records(), strict=True)
+        )
     )
     return ReportData(
         result=result,
@@ -310,7 +319,7 @@ def report_data(
     )
 
 
-_UNKNOWN, _MOST_STORIES = -1.0, 500
+_UNKNOWN, _MOST_STORIES, _MOST_MEASURED = -1.0, 500, 20_000
 
 
 def _kinds(record: TraceSet, both: Sequence[PolicyResult], scored: Outcomes) -> NDArray[np.int64]:

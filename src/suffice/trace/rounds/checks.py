@@ -112,8 +112,8 @@ class Keys:
 
     @classmethod
     def of(cls, table: pa.Table) -> Keys:
-        encoded = table.column("question_id").dictionary_encode()
-        ids = encoded.unify_dictionaries().combine_chunks()
+        # in one chunk: else each one's dictionary holds those of all before it
+        ids = table.column("question_id").cast("large_string").combine_chunks().dictionary_encode()
         codes = pc.fill_null(ids.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
         rank = np.argsort(pc.sort_indices(ids.dictionary).to_numpy())
         rounds = pc.fill_null(table.column("round"), -1).to_numpy()

@@ -122,7 +122,7 @@ def test_options_of_the_record_and_of_what_is_charged(
     phrases.write_text("no idea\n")
     options = (
         "--sample", "200", "--workers", "1", "--skip-invalid",
-        "--abstention", str(phrases), "--policy", "patience", "--f1", "squad", "--charge",
+        "--abstention", str(phrases), "--policy", "overlap-alone", "--f1", "squad", "--charge",
         "published", "--prices", "input=1,output=2", "--energy", "prompt=0.1,completion=1",
         "--tune-split", "eval", "--split", "tune", "--cost", "rounds", "--policy", "fixed-2",
     )  # fmt: skip
@@ -130,7 +130,7 @@ def test_options_of_the_record_and_of_what_is_charged(
     printed = capsys.readouterr()
     said = json.loads(printed.out)
     assert said["questions"]["all"] == 200
-    assert "patience" in {*said["left_out"], *(one["name"] for one in said["candidates"])}
+    assert "overlap-alone" in [one["name"] for one in said["candidates"]]
 
 
 def test_files_of_different_loops_are_named_with_what_to_type(tmp_path: Path, capsys: Say) -> None:
