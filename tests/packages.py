@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from suffice.policies import registry
+from suffice.signals import plugins
 
 SOURCE = Path(__file__).parent / "unit" / "policies" / "toy_method.py"
 
