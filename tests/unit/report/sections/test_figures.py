@@ -104,7 +104,7 @@ def test_several_bounds_are_all_said() -> None:
     section = guarantees_section([several], ())
     html = section.html()
     for said in (
-        "it loses at most 2 F1 points and turns right into wrong on at most 5% of the questions (proven",
+        "It loses at most 2 F1 points on average and turns right into wrong on at most 5% of the",
         "<dt>Measured mean change</dt><dd>-2.0 points",
         "<dt>Measured share of wrong stops</dt><dd>2.0%",
         "round</dt><dd>2</dd>",
