@@ -234,7 +234,8 @@ def test_a_run_document_of_another_shape(stated: bytes, tmp_path: Path) -> None:
 
 
 def test_what_a_run_document_tells_in_its_own_words_is_read(tmp_path: Path) -> None:
-    file, told = tmp_path / "t.parquet", {"samples": "5 at temperature 0.8", "rounds": ["a", "b"]}
+    file = tmp_path / "t.parquet"
+    told: dict[str, Any] = {"samples": "5 at temperature 0.8", "rounds": ["a", "b"]}
     told |= {"model": {"name": "m", "bits": 4}, "dataset": ["a", "b"], "prompt": None, "step": []}
     with_run(json.dumps(told).encode(), file)
     for command in COMMANDS:
