@@ -384,7 +384,7 @@ def _figure(
     draws = _counts(len(means)) @ means / len(means) if few else Sums.of(means).draws()
     if of_score:
         reach = np.array([runner.reach(run) for runner, run in replays])
-        draws = with_rare_weights(draws, means, reach, centred=True)
+        draws = with_rare_weights(draws, means, reach)
     (mean, *less), (own, *others) = means.mean(axis=0).tolist(), draws.T
     ends = (-1.0 if others else 0.0, 1.0) if of_score else (-np.inf, np.inf)
     return percentile_interval(mean - sum(less), np.clip(own - sum(others), *ends))
