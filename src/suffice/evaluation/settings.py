@@ -68,7 +68,8 @@ ComparedBy = Annotated[
     Option(
         name="metric",
         help="quantity to compare policies by. score: the record's own score. agreement: with the full "
-        "budget's own answer, without gold answers. (default: f1 where there are gold answers, else "
+        "budget's own answer, without gold answers. f1-mlqa, em-mlqa: MLQA's script, in the language that "
+        "question_type names. (default: f1 where there are gold answers, else "
         "score where the record holds scores, else agreement)",
     ),
 ]

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.contracts import StopPolicy
@@ -46,6 +47,12 @@ _RETRIEVAL = (RetrievalColumn("precision"), RetrievalColumn("recall"))
 
 # what every replay of a large record asks for besides
 _OF_REPLAYS = (UNITS, *_RETRIEVAL, lengths_of("passages"), lengths_of("samples"))
+
+_FOREIGN = (
+    "some answers hold letters beyond ASCII; the official scripts of SQuAD and HotpotQA score them, which "
+    "know English articles and ASCII punctuation alone; for MLQA's script in seven languages: --metric "
+    "f1-mlqa or em-mlqa"
+)
 
 
 class _Columns:
@@ -216,7 +223,7 @@ class Measures:
     def notes(self, asked: MetricName | None) -> list[str]:
         """Return what a reader must know about the scores; ``asked`` is the requested metric."""
         if self.metric.gold:
-            return []
+            return [] if self.metric.mlqa or not self._foreign else [_FOREIGN]
         veiled = is_veiled(self.traces.origin.run)
         lacking = "The record holds no texts. " if veiled else "No question has gold answers. "
         why = "" if asked else lacking
@@ -242,6 +249,14 @@ class Measures:
                 "with which nothing can agree: counted in costs, not in scores"
             )
         return notes
+
+    @cached_property
+    def _foreign(self) -> bool:
+        """Whether an answer or gold answer holds a letter beyond ASCII."""
+        gold = pc.list_flatten(self.traces.first_rounds("gold_answers"))
+        texts = (gold, self.traces.table.column("answer"))
+        letters = r"[^\x00-\x7f\P{L}]"
+        return any(pc.any(pc.match_substring_regex(one, letters)).as_py() for one in texts)
 
     @cached_property
     def seen(self) -> Seen | None:
@@ -297,7 +312,7 @@ class Measures:
         if self.metric.against == "scores":
             return own_score(name)
         kind = f1_kind if name == "f1" else F1_KINDS[0]
-        return ScoreColumn(name, kind, self.metric.agreement)
+        return ScoreColumn(name, "mlqa" if self.metric.mlqa else kind, self.metric.agreement)
 
     def scores(self, f1_kind: F1Kind = "hotpotqa") -> Outcomes:
         if f1_kind not in self._scores:

@@ -6,13 +6,21 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from operator import methodcaller
+from typing import Literal
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.scoring import METRICS, F1Kind, Metric, ScoreName
-from suffice.signals.columns.answer_columns import GoldAnswers, ScoredAnswers
-from suffice.signals.columns.arrays import Texts
+from suffice.scoring import METRICS, F1Kind, Metric, ScoreName, mlqa_form, mlqa_language
+from suffice.signals.columns.answer_columns import (
+    GoldAnswers,
+    ScoredAnswers,
+    answer_forms,
+    normal_forms,
+)
+from suffice.signals.columns.arrays import Texts, by_text
 from suffice.signals.columns.rounds import RoundColumns, gold_passages, listings
 from suffice.signals.known_signals import SIGNALS, SignalSpec
 from suffice.signals.signal_table import signal_columns
@@ -45,18 +53,37 @@ class Outcomes:
 def score_rounds(
     traces: TraceSet,
     names: Sequence[ScoreName],
-    f1_kind: F1Kind = "hotpotqa",
+    kind: F1Kind | Literal["mlqa"] = "hotpotqa",
     *,
     agreement: bool = False,
 ) -> list[Array]:
     """Score every recorded answer, (n_questions, n_rounds) each; NaN where none was asked for."""
     question = np.repeat(np.arange(traces.n_questions), traces.last_rounds)
-    answers = ScoredAnswers(Texts.of(traces.table.column("answer")), gold_answers(traces), question)
-    scores = [answers.score(name, f1_kind) for name in names]
+    said, gold = traces.table.column("answer"), gold_answers(traces)
+    forms: Callable[[pa.Array], pa.Array] = answer_forms if agreement else normal_forms
+    if kind == "mlqa":
+        forms, told = by_text(mlqa_form), pa.array(_languages(traces, gold))
+        of_gold = np.repeat(np.arange(len(told)), np.diff(gold.offsets))
+        said = pc.binary_join_element_wise(told.take(pa.array(question)), said, "")
+        texts = gold.texts.distinct.take(pa.array(gold.texts.codes)).cast(told.type)
+        texts = pc.binary_join_element_wise(told.take(pa.array(of_gold)), texts, "")
+        gold = GoldAnswers(Texts.of(texts), gold.offsets)
+    answers = ScoredAnswers(Texts.of(said), gold, question, forms)
+    scores = [answers.score(name, "squad" if kind == "mlqa" else kind) for name in names]
     if agreement:
         same = answers.score("em") == 1.0
         scores = [np.where(same, 1.0, values) for values in scores]
     return [traces.dense(values) for values in scores]
+
+
+def _languages(traces: TraceSet, gold: GoldAnswers) -> list[str]:
+    """Return the language that each question's type names; any one without gold answers."""
+    told = zip(
+        traces.of_questions("question_type"), traces.question_ids, gold.labelled, strict=True
+    )
+    return [
+        mlqa_language(kind, f" at question {name!r}") if has else "en" for kind, name, has in told
+    ]
 
 
 def gold_answers(traces: TraceSet) -> GoldAnswers:
@@ -125,7 +152,7 @@ class ScoreColumn:
     """Name a score; with ``agreeing``, an answer equal to the gold one always scores 1."""
 
     name: ScoreName
-    f1_kind: F1Kind = "hotpotqa"
+    kind: F1Kind | Literal["mlqa"] = "hotpotqa"
     agreeing: bool = False
     of_rounds = True
 
@@ -197,7 +224,7 @@ MeasuredColumn = ScoreColumn | RetrievalColumn | SignalColumn | WorkColumn
 def column_name(key: MeasuredColumn) -> str:
     """Return the name of a column kept beside the record; empty if it is not kept."""
     if isinstance(key, ScoreColumn):
-        of = f"-{key.f1_kind}" * (key.name == "f1") + "-agreeing" * key.agreeing
+        of = f"-{key.kind}" * (key.name == "f1" or key.kind == "mlqa") + "-agreeing" * key.agreeing
         return f"score-{key.name}{of}"
     if isinstance(key, SignalColumn):
         usual = SIGNALS.get(key.spec.name) == key.spec
@@ -215,10 +242,10 @@ def measured_columns(traces: TraceSet, keys: Sequence[MeasuredColumn]) -> list[A
         columns[RetrievalColumn("precision")] = quality.precision
         columns[RetrievalColumn("recall")] = quality.recall
     scores = [key for key in keys if isinstance(key, ScoreColumn)]
-    for f1_kind, agreeing in {(key.f1_kind, key.agreeing) for key in scores}:
-        alike = [key for key in scores if (key.f1_kind, key.agreeing) == (f1_kind, agreeing)]
+    for kind, agreeing in {(key.kind, key.agreeing) for key in scores}:
+        alike = [key for key in scores if (key.kind, key.agreeing) == (kind, agreeing)]
         names = [key.name for key in alike]
-        columns |= zip(alike, score_rounds(traces, names, f1_kind, agreement=agreeing), strict=True)
+        columns |= zip(alike, score_rounds(traces, names, kind, agreement=agreeing), strict=True)
     for key in keys:
         if isinstance(key, WorkColumn):
             columns[key] = key.work(traces)

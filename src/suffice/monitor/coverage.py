@@ -12,6 +12,7 @@ from suffice.monitor.alarms import CoverageMonitor, ExchangeabilityMonitor
 from suffice.monitor.questions import SetReturned
 from suffice.results.as_json import as_json
 from suffice.results.formats import bracket, percent
+from suffice.scoring import answer_form
 from suffice.stats.betting import Monitor
 from suffice.stats.fields import finite, map_fields, whole
 from suffice.stats.intervals import Estimate
@@ -66,8 +67,11 @@ class Coverage:
         match, held = self._promised.match, returned.held
         if any(match(member.answer, gold) for member in held.answers):
             return True
-        if any(match(sample, gold) for sample in returned.samples):
-            return False if self._promised.shows_all else None
+        right = {answer_form(sample) for sample in returned.samples if match(sample, gold)}
+        if right and self._promised.shows_all:
+            return not right.isdisjoint(answer_form(member.answer) for member in held.answers)
+        if right:
+            return None
         return held.cannot_answer
 
     # --- what was seen ---------------------------------------------------------------------------

@@ -24,6 +24,12 @@ EUROPEAN = (
     r"\x{200b}-\x{2027}\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{206f}]*$"
 )
 _BESIDE = r"[^\t\n -~](?:a|an|the)|(?:a|an|the)[^\t\n -~]"
+_TELLING = (  # where :func:`answer_form` may differ from the normal form
+    r"[^\t\n\f\r -~]|[+#]|[[:punct:]][0-9]|[-<>]\s+[0-9]|[A-Za-z]-(?:\s|$)|(?:^|[^0-9])0[0-9]"
+    r"|[0-9][[:punct:]]*[Ee]"
+)
+_DECIMAL = r"^[$]?(?:0|[1-9][0-9]*|[1-9][0-9]{0,2}(?:,[0-9]{3})+)(?:[.][0-9]+)?[%.]?$"
+_SHORTEST = r"^[$]?([0-9]+)([.][0-9]*[1-9])?[.]?0*[%.]?$"
 _FEW = 16  # texts, as of a loop under way, that are sooner formed one by one
 
 
@@ -124,12 +130,18 @@ def normal_forms(texts: pa.Array) -> pa.Array:
 
 def answer_forms(texts: pa.Array) -> pa.Array:
     """Apply :func:`suffice.scoring.answer_form` to every text, for :meth:`Texts.mapped`."""
-    forms = normal_forms(texts)
-    nothing = pc.equal(forms, "")
-    if not pc.any(nothing).as_py():
-        return forms
-    left = by_text(answer_form.__wrapped__)(texts.filter(nothing))
-    return pc.replace_with_mask(forms, nothing, left.cast(forms.type))
+    if len(texts) <= _FEW:
+        return by_text(answer_form.__wrapped__)(texts).cast(texts.type)
+    telling = pc.match_substring_regex(texts, _TELLING)
+    forms = normal_forms(pc.if_else(telling, "", texts))
+    others = pc.equal(forms, "")  # also the choice "A", of which scores leave nothing
+    left = texts.filter(others)
+    numbers = pc.match_substring_regex(left, _DECIMAL)
+    digits = pc.replace_substring(left.filter(numbers), ",", "")
+    shortest = pc.replace_substring_regex(digits, _SHORTEST, r"\1\2")
+    left_forms = pc.replace_with_mask(left, numbers, shortest)
+    left_forms = instead(left_forms, pc.invert(numbers), left, answer_form.__wrapped__)
+    return pc.replace_with_mask(forms, others, left_forms)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,10 +172,17 @@ class ScoredAnswers:
     """Score answers against the gold answers of their questions, (n,); the best gold answer counts.
 
     A score is NaN where the answer is null or its question has no gold answer. Scores equal those of
-    :mod:`suffice.scoring` bit for bit. Each distinct text and each distinct pair is worked on once.
+    :mod:`suffice.scoring` bit for bit, compared in ``forms`` (by default the official scripts').
+    Each distinct text and each distinct pair is worked on once.
     """
 
-    def __init__(self, answers: Texts, gold: GoldAnswers, question: NDArray[np.int64]) -> None:
+    def __init__(
+        self,
+        answers: Texts,
+        gold: GoldAnswers,
+        question: NDArray[np.int64],
+        forms: Callable[[pa.Array], pa.Array] = normal_forms,
+    ) -> None:
         self._n = len(answers)
         self._rows = np.flatnonzero((answers.codes != NONE) & gold.labelled[question])
         code, asked = answers.codes[self._rows], question[self._rows]
@@ -178,7 +197,7 @@ class ScoredAnswers:
         answer, golden = np.repeat(code, counts), gold.texts.codes[ranges(begin, end)]
         golden = golden + len(answers.distinct)
         both = [answers.distinct, gold.texts.distinct.cast(answers.distinct.type)]
-        self._forms = normal_forms(pa.concat_arrays(both))
+        self._forms = forms(pa.concat_arrays(both))
         coded = Texts.of(self._forms).codes
         self._same: Mask = coded[answer] == coded[golden]
         rows = np.flatnonzero(~self._same)
