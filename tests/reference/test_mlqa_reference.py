@@ -48,7 +48,7 @@ def test_one_answer(row: dict[str, Any]) -> None:
     language, metric = row["language"], METRICS["f1-mlqa"]
     assert mlqa_form(language + row["answer"]) == row["form"]
     for score in ("em", "f1"):
-        found = metric.of(score, row["answer"], row["gold"], language)  # type: ignore[arg-type]
+        found = metric.of(score, row["answer"], row["gold"], language)
         assert found == pytest.approx(row[score], abs=1e-15)
 
 

@@ -43,7 +43,7 @@ from suffice.results.tabular import Tabular
 from suffice.scoring import METRICS
 from suffice.signals.signal_table import refuse_lacking
 from suffice.stats.fields import Fields, whole
-from suffice.stats.intervals import Interval, percentile_interval, resampled_means
+from suffice.stats.intervals import Interval, mean_interval, resampled_means
 from suffice.stats.units import Array, unit_means
 from suffice.trace.durable import replace_file
 from suffice.trace.rounds.trace_set import differences, in_words, loops_of, unit_keys
@@ -209,8 +209,8 @@ def carry_promise(
         means = unit_means(paired[1] - paired[0], parts[0].units[rows[0]])
         draws = resampled_means(means, resamples=settings.resamples, seed=settings.seed)
         name = after.figures["cost"]
-        middle = zip(("loss", name), means.mean(axis=0), draws.T, strict=True)
-        changes = {of: percentile_interval(float(mean), drawn) for of, mean, drawn in middle}
+        both = zip(("loss", name), means.T, draws.T, strict=True)
+        changes = {of: mean_interval(values, drawn, None) for of, values, drawn in both}
         more = f"{points(changes['loss'])} points lost, {estimated(changes[name], sign=True)}"
         note = (
             f"With the policy, new less old, paired on {counted(len(rows[0]), 'question')}: {more} "
@@ -423,12 +423,12 @@ def _measured(
     columns = np.stack([plain(own, bound, half), both[1, :, 1]], axis=1)
     means = unit_means(columns, kept.units)
     draws = resampled_means(means[:, :1], resamples=asked.resamples, seed=asked.seed)
-    (lost, after), before = means.mean(axis=0).tolist(), float(half.costs[0])
+    after, before = float(means[:, 1].mean()), float(half.costs[0])
     figures = {
         "questions": len(columns),
         "saved": 1.0 - after / before if before else None,
         "cost": kept.axis.name,
-        "loss": percentile_interval(lost, draws[:, 0]),
+        "loss": mean_interval(means[:, 0], draws[:, 0], -float(asked.loss == "signed")),
         "p_value": float(p_values_of(half, tested, bound, error)[0]),
     }
     return kept, columns, figures

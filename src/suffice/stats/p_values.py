@@ -174,7 +174,7 @@ def beta_quantile(a: float, b: float, probability: float) -> float:
     return high
 
 
-def exact_interval(successes: int, trials: int, level: float) -> tuple[float, float]:
+def exact_interval(successes: float, trials: float, level: float) -> tuple[float, float]:
     """Return Clopper and Pearson's interval of a probability with error at most ``level``."""
     rest = trials - successes
     low = beta_quantile(successes, rest + 1, level / 2) if successes else 0.0

@@ -39,7 +39,7 @@ from suffice.policies.rules.policy import check_rule, rule_needs
 from suffice.scoring import MetricName
 from suffice.signals.columns.arrays import Texts
 from suffice.signals.signal_table import given_signals, specs_for
-from suffice.stats.intervals import Interval, Sums, percentile_interval, resampled_counts
+from suffice.stats.intervals import Interval, Sums, mean_interval, resampled_counts
 from suffice.stats.units import Mask, unit_means
 from suffice.trace.rounds.trace_set import TraceSet
 
@@ -351,9 +351,14 @@ class RecordView:
         cost = None
         if one.cost is not None and other.cost is not None:
             cost = self.interval(one.cost - other.cost, rows)
-        return {"score": self.interval(one.score - other.score, rows & self.labelled), "cost": cost}
+        return {
+            "score": self.interval(one.score - other.score, rows & self.labelled, least=-1.0),
+            "cost": cost,
+        }
 
-    def interval(self, values: Array, rows: Mask, ends: Sequence[float] = ()) -> Interval | None:
+    def interval(
+        self, values: Array, rows: Mask, ends: Sequence[float] = (), least: float | None = None
+    ) -> Interval | None:
         """Return the mean with its 95% interval, or the range if unknown ones are ``ends``; or ``None``."""
         means = unit_means(values[rows], self.measures.units[rows])
         if len(means) and ends and 0 < (lost := np.isnan(means)).sum() < len(means):
@@ -365,7 +370,7 @@ class RecordView:
             draws = _counts(len(means)) @ means / len(means)
         else:
             draws = Sums.of(means[:, None]).draws()[:, 0]
-        return percentile_interval(float(means.mean()), draws)
+        return mean_interval(means, draws, ends[0] if ends else least)
 
 
 @lru_cache(maxsize=2)

@@ -50,7 +50,7 @@ from suffice.policies.rules.policy import Rule
 from suffice.policies.unfitted import FixedPolicy
 from suffice.scoring import AnswerChoice
 from suffice.stats.fields import known
-from suffice.stats.intervals import Interval, percentile_interval, resampled_means
+from suffice.stats.intervals import Interval, mean_interval, resampled_means
 from suffice.stats.units import unit_means
 from suffice.trace.rounds.trace_set import loops_of, unit_keys
 
@@ -185,7 +185,7 @@ def _by_majority(labelled: Measures, settings: ChoiceSettings) -> Interval | Non
     gains = chosen.compared[rows, last] - scored.compared[rows, last]
     means = unit_means(gains[scored.labelled], labelled.units[scored.labelled])[:, None]
     draws = resampled_means(means, resamples=settings.resamples, seed=settings.seed)
-    return percentile_interval(float(means.mean()), draws[:, 0])
+    return mean_interval(means[:, 0], draws[:, 0], -1.0)
 
 
 def _promises(measures: Measures, settings: ChoiceSettings) -> list[Promise]:

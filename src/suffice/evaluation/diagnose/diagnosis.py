@@ -36,6 +36,7 @@ from suffice.stats.auroc import auroc_use
 from suffice.stats.intervals import (
     Estimate,
     from_draws,
+    mean_interval,
     percentile_interval,
     resampled_counts,
     resampled_means,
@@ -236,7 +237,9 @@ def breakdown(traces: TraceSet | Measures, result: ReplayResult) -> tuple[dict[s
                     else _mean(unit_means(rounds[rows], units[rows])),
                     "delta_f1": None
                     if draws is None or differs is None
-                    else percentile_interval(differs, draws[:, number]),
+                    else percentile_interval(differs, draws[:, number])
+                    if number == baseline or result.cost_model.charge == "published"
+                    else mean_interval(delta[:, number], draws[:, number], -1.0),
                 }
             )
         known = int(labelled.sum())

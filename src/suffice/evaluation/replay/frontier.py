@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.stats.fields import known
-from suffice.stats.intervals import Interval, percentile_interval
+from suffice.stats.intervals import Interval, mean_interval, percentile_interval
 from suffice.stats.units import Array, Mask
 
 
@@ -24,8 +24,14 @@ class PairedIntervals:
         axis: str,
         means: Array | None,
         draws: Callable[[], Array],
+        units: Array | None = None,
+        equal: Array | None = None,
         against: bool = True,
     ) -> None:
+        """Take means of all columns, their draws, and scores of units (n, n_scores) where these may decide.
+
+        ``equal`` (n_scores,) is the number of units of equal weight that say as much of a score.
+        """
         self._names, self._baseline = names, names.index(baseline)
         self._axis, self._against = axis, against
         self.frontier: Frontier | None = None
@@ -39,6 +45,11 @@ class PairedIntervals:
         rows = np.vstack([means, draws()])
         parts = np.split(rows, np.cumsum(sizes)[:-1], axis=1)
         self._scores, self._fixed, *both = parts
+        self._units, self._equal = units, equal
+        self._all, self._alone = np.hstack(parts[:2]), np.eye(len(names) + n_rounds)
+        # a policy that is a fixed budget differs from it in no question, whatever was drawn
+        numbered = {f"fixed-{k + 1}": len(names) + k for k in range(n_rounds)}
+        self._column = [numbered.get(name, number) for number, name in enumerate(names)]
         self._costs = dict(zip(costs, zip(both[::2], both[1::2], strict=True), strict=True))
         self.frontier = Frontier(
             cost_name=axis,
@@ -50,16 +61,17 @@ class PairedIntervals:
         """Return intervals of the score and of its differences to baseline, full and fixed budgets."""
         if self.frontier is None:
             return {}
-        number = self._names.index(name)
-        own = self._scores[:, number]
-        score, gain = _interval(own), None
+        number, gain = self._names.index(name), None
+        one = self._alone[self._column[number]]
         if self._against:
             paid, fixed_paid = self._costs[self._axis]
-            gain = _interval(own - interpolate(fixed_paid, self._fixed, paid[:, number]))
+            line = interpolate(fixed_paid, self._fixed, paid[:, number])
+            mix = self._mix(fixed_paid[0], paid[0, number])
+            gain = self._interval(one - mix, self._scores[:, number] - line)
         return {
-            "interval": score and _within(score, 0.0),
-            "delta": _interval(own - self._scores[:, self._baseline]),
-            "delta_full": _interval(own - self._fixed[:, -1]),
+            "interval": self._interval(one),
+            "delta": self._interval(one - self._alone[self._column[self._baseline]]),
+            "delta_full": self._interval(one - self._alone[-1]),
             "frontier_gain": gain,
             "against_fixed": tuple(self._against_fixed(number)) if adaptive else (),
         }
@@ -77,26 +89,40 @@ class PairedIntervals:
                 continue
             spent = paid[:, number]
             best = best_mix(fixed_paid, fixed, spent)
-            gains, held = own - best.score, own - of_mix(fixed_paid, fixed, spent, best)
-            gain = float(gains[0])
-            yield AgainstFixed(
-                cost=cost,
-                fixed=best.names[0],
-                gain=percentile_interval(gain, gains[1:]),
-                held=percentile_interval(gain, held[1:]),
+            mix = self._mix(fixed_paid[0], spent[0], best)
+            gain, held = (
+                self._interval(self._alone[self._column[number]] - mix, own - of)
+                for of in (best.score, of_mix(fixed_paid, fixed, spent, best))
             )
+            if gain is not None and held is not None:
+                yield AgainstFixed(cost=cost, fixed=best.names[0], gain=gain, held=held)
 
+    def _mix(self, costs: Array, at: float, best: BestMix | None = None) -> Array:
+        """Return the share of every score in the frontier's, or in the best mix, at a cost, (n_scores,)."""
+        alike = np.where(np.isnan(self._fixed[0]), np.nan, np.eye(len(costs)))
+        asked = np.tile(costs, (len(costs), 1)), alike, np.full(len(costs), at)
+        mixed = interpolate(*asked) if best is None else of_mix(*asked, best)
+        return np.append(np.zeros(len(self._names)), np.nan_to_num(mixed))
 
-def _interval(values: Array) -> Interval | None:
-    """Return the interval of the mean in the first row by the draws below; ``None``: unknown."""
-    if np.isnan(values[0]):
-        return None
-    return _within(percentile_interval(float(values[0]), values[1:]), -1.0)
+    def _interval(self, shares: Array, values: Array | None = None) -> Interval | None:
+        """Return the interval of a sum of ``shares`` (n_scores,) of the scores; ``None``: unknown.
 
-
-def _within(found: Interval, least: float) -> Interval:
-    low, high = np.clip([found.low, found.high], least, 1.0).tolist()
-    return replace(found, low=low, high=high)
+        ``values`` holds its mean in the first row and draws below. If given, the budgets compared with were
+        chosen anew in every draw, and its interval is no narrower than the draws' own.
+        """
+        used, chosen = np.flatnonzero(np.abs(shares) > _TIE), values is not None
+        values = self._all[:, used] @ shares[used] if values is None else values
+        if np.isnan(values[0]):
+            return None
+        found, least = percentile_interval(float(values[0]), values[1:]), -float(shares.sum() < 0.5)
+        if self._units is not None and len(used):
+            size = None if self._equal is None else float(self._equal[used].min())
+            units = self._units[:, used] @ shares[used]
+            own = mean_interval(units, values[1:], least, size=size)
+            ends = (found.low, own.low), (found.high, own.high)
+            found = replace(own, low=min(ends[0]), high=max(ends[1])) if chosen else own
+        low, high = np.clip([found.low, found.high], least, 1.0).tolist()
+        return Interval(estimate=float(values[0]), low=low, high=high)
 
 
 _DIGITS = 12  # of a mean: beyond lies the rounding of sums

@@ -16,7 +16,7 @@ from suffice.measures.measures import Measures, Traces
 from suffice.results.table import Column, Described, Kind, Table, table_of
 from suffice.results.tabular import Tabular
 from suffice.scoring import F1Kind, Metric
-from suffice.stats.intervals import Interval, percentile_interval, resampled_means
+from suffice.stats.intervals import EXACT, Interval, mean_interval, resampled_means
 from suffice.stats.units import Array, unit_means
 from suffice.trace.rounds.trace_set import is_veiled
 
@@ -68,7 +68,7 @@ class LoopComparison(Tabular):
         notes = [
             f"First: {first}. Second: {second}. {counted(self.questions, 'question')} of both, each loop at "
             f"its last recorded round. {label} in percent, costs as run, means per question. "
-            "Brackets are 95% intervals of paired resamples.",
+            f"Brackets are 95% intervals of paired resamples, {EXACT}.",
             *alone,
             f"The runs differ in: {'; '.join(run)}."
             if run
@@ -129,8 +129,10 @@ def compare_loops(
             label=one.metric.label if name == "score" else COSTS[name].label,
             first=float(means[2 * at]),
             second=float(means[2 * at + 1]),
-            difference=percentile_interval(
-                float(means[2 * at + 1] - means[2 * at]), draws[:, 2 * at + 1] - draws[:, 2 * at]
+            difference=mean_interval(
+                columns[:, 2 * at + 1] - columns[:, 2 * at],
+                draws[:, 2 * at + 1] - draws[:, 2 * at],
+                -1.0 if name == "score" else None,
             ),
         )
         for at, name in enumerate(held)

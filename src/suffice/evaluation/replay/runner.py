@@ -270,16 +270,15 @@ def _intervals(
         drawn = partial(sums.draws, resamples=settings.resamples, seed=settings.seed)
         return compared(means=sums.mean, draws=drawn)
     values = unit_means(columns(slice(None)), units)
+    past = [one is not None and (one.weights != 1.0).any() for one in (r.read.past for r in runs)]
+    until = seen.until[seen.weight != 1.0].min(initial=seen.budget)
+    weighted = np.array([*past, *(np.arange(1, seen.budget + 1) > until)])
+    weights = seen.weight[labelled]
+    alike = weights.sum() ** 2 / max(float((weights**2).sum()), 1.0)  # Kish's number of questions
 
     def draws() -> Array:
         drawn = resampled_means(values, resamples=settings.resamples, seed=settings.seed)
-        past = [
-            one is not None and (one.weights != 1.0).any() for one in (r.read.past for r in runs)
-        ]
-        weighted = np.arange(1, seen.budget + 1) > seen.until[seen.weight != 1.0].min(
-            initial=seen.budget
-        )
-        largest = np.array([*past, *weighted]) * seen.reach
+        largest = weighted * seen.reach
         if not largest.any():
             return drawn
         scores, others = np.split(drawn, [n_scores], axis=1)
@@ -293,11 +292,14 @@ def _intervals(
         return np.hstack([wider, others])
 
     rounds = np.arange(1, of_fixed.shape[1] + 1)
-    past = (rounds > np.minimum(seen.until, seen.last)[:, None]) & (seen.cut & labelled)[:, None]
+    cut = (rounds > np.minimum(seen.until, seen.last)[:, None]) & (seen.cut & labelled)[:, None]
+    published = settings.cost_model.charge == "published"  # intervals as the papers have them, too
     return compared(
         means=values.mean(axis=0) if labelled.any() else None,
         draws=draws,
-        against=not np.isnan(of_fixed[past]).any(),
+        units=None if published else values[:, :n_scores],
+        equal=np.where(weighted, alike, np.inf),
+        against=not np.isnan(of_fixed[cut]).any(),
     )
 
 
