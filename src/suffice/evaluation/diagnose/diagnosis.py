@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import attempt
-from suffice.evaluation.diagnose.reliability import CalibratorStudy, calibrator_study, wilson
+from suffice.evaluation.diagnose.reliability import CalibratorStudy, calibrator_study
 from suffice.evaluation.diagnose.signal_checks import Rows, separations
 from suffice.evaluation.diagnose.signal_diagnostics import (
     NAME_WIDTH,
@@ -37,11 +37,11 @@ from suffice.stats.intervals import (
     Estimate,
     from_draws,
     mean_interval,
-    percentile_interval,
     resampled_counts,
     resampled_means,
     undefined,
 )
+from suffice.stats.p_values import rate_interval
 from suffice.stats.risk_coverage import ResampledAurc, risk_coverage
 from suffice.stats.units import Array, Mask, numbered_units, unit_means
 from suffice.trace.rounds.trace_set import TraceSet
@@ -149,7 +149,7 @@ def _group(
     if count == 0:
         return {"questions": 0, "em": undefined("no such answer"), "f1": None}
     em, independent = at_stop["em"][chosen], len(np.unique(units[chosen]))
-    low, high = wilson(float(em.sum()) * independent / count, independent)
+    low, high = rate_interval(float(em.sum()) * independent / count, independent)
     return {
         "questions": count,
         "em": Estimate(estimate=float(em.mean()), low=low, high=high),
@@ -210,6 +210,7 @@ def breakdown(traces: TraceSet | Measures, result: ReplayResult) -> tuple[dict[s
     codes = {kind: code for code, kind in enumerate(types.distinct.to_pylist())}
     baseline = [policy.name for policy in result.policies].index(result.baseline)
     found: list[dict[str, Any]] = []
+    published = result.cost_model.charge == "published"
     for kind in (*sorted(codes), None):
         rows = types.codes == (NONE if kind is None else codes[kind])
         if not rows.any():
@@ -225,6 +226,7 @@ def breakdown(traces: TraceSet | Measures, result: ReplayResult) -> tuple[dict[s
         )
         policies = []
         for number, policy in enumerate(result.policies):
+            least = None if number == baseline or published else -1.0
             rounds, differs = policy.at_stops.costs["rounds"], _mean(delta[:, number])
             em = unit_means(policy.at_stops.scores["em"][labelled], units[labelled])
             policies.append(
@@ -237,9 +239,7 @@ def breakdown(traces: TraceSet | Measures, result: ReplayResult) -> tuple[dict[s
                     else _mean(unit_means(rounds[rows], units[rows])),
                     "delta_f1": None
                     if draws is None or differs is None
-                    else percentile_interval(differs, draws[:, number])
-                    if number == baseline or result.cost_model.charge == "published"
-                    else mean_interval(delta[:, number], draws[:, number], -1.0),
+                    else mean_interval(delta[:, number], draws[:, number], least),
                 }
             )
         known = int(labelled.sum())
