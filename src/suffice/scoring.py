@@ -12,6 +12,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Literal, get_args
@@ -27,7 +28,6 @@ Weights = Literal["augmented", "ht", "self-normalised"]
 them times 1/propensity, by 1/propensity themselves, or by their mean."""
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
-_ARTICLE_WORDS = frozenset(("a", "an", "the"))
 _DELETE_PUNCTUATION = str.maketrans("", "", string.punctuation)
 SPECIAL = frozenset({"yes", "no", "noanswer"})
 """Answers that HotpotQA's F1 takes as a whole."""
@@ -44,22 +44,24 @@ def normalize_answer(text: str) -> str:
     return " ".join(_ARTICLES.sub(" ", text).split())
 
 
+def published_normalizer(text: str) -> str:
+    """Normalize as TASR's published code: remove articles before punctuation ("A-ha" becomes "ha")."""
+    text = _ARTICLES.sub(" ", text.lower())
+    return " ".join(text.translate(_DELETE_PUNCTUATION).split())
+
+
 _DIGITS = frozenset(string.digits)
-_BEGIN_NUMBERS = _DIGITS | {"-", "."}
 _MARK = r"[!-/:-@\[-`{-~]"  # ASCII punctuation; that of other scripts is read as one of these
 _MARKS = re.compile(f"{_MARK}+")
 _TELLING = re.compile(  # where a mark may tell answers apart
     rf"{_MARK}(?:[0-9]|(?<=[+#])|(?<=[-<>])\s+[0-9]|(?<=[^\W\d_]-)(?:\s|$))"
 )
 _SPACED = re.compile(r"([-<>])(?<!(?s:.)-)\s+(?=[$.]*[0-9])")  # "< 5", and "- 5" if it begins
-_THOUSANDS = re.compile(  # 1,000 and 1'000, and 1,00,000 as in India
-    r"(?<![0-9])(?<![0-9][.,'])[1-9][0-9]{0,2}(?:(?:,[0-9]{3})+|(?:'[0-9]{3})+|(?:,[0-9]{2})+,[0-9]{3})"
-    r"(?!,?[0-9]|\.[0-9]+[.,][0-9])"
+_THOUSANDS = re.compile(  # 1,000 and 1'000, 1,00,000 as in India, 1.000.000 and 1.000,5
+    r"(?<![0-9])(?<![0-9][.,'])[1-9][0-9]{0,2}(?:(?:\.[0-9]{3})+(?=,[0-9])|(?:\.[0-9]{3}){2,}(?![.0-9])"
+    r"|(?:(?:,[0-9]{3})+|(?:'[0-9]{3})+|(?:,[0-9]{2})+,[0-9]{3})(?!,?[0-9]|\.[0-9]+[.,][0-9]))"
 )
-_NUMBER = re.compile(  # 3.50 and 3,50, or 1.000.000 and 1.000,5
-    r"(-?)(?:([0-9]*)(?:[.,]([0-9]+))?|([1-9][0-9]{0,2}(?:\.[0-9]{3})+)"
-    r"(?:,([0-9]+)|(?<=\.[0-9]{3}\.[0-9]{3})))(?:e([+-]?[0-9]{1,2}))?"
-)
+_NUMBER = re.compile(r"(-?)(?=[.,]?[0-9])([0-9]*)(?:[.,]([0-9]+))?(?:e([+-]?[0-9]{1,2}))?")
 _UNSEEN = re.compile(  # what has no width, but for the letters of flags
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U000e0000-\U000e001f\U000e0080-\U000e0fff]"
@@ -76,17 +78,14 @@ def _in_ascii(char: str) -> str:
     category = unicodedata.category(char)
     if category == "Nd":
         return str(unicodedata.decimal(char))
-    if char.isascii() or category[0] != "P":
-        return _IN_ASCII.get(char, char)
-    return _IN_ASCII.get(char, "-" if category == "Pd" else "!")
+    mark = "!" if category[0] == "P" and not char.isascii() else char
+    return _IN_ASCII.get(char, "-" if category == "Pd" else mark)
 
 
 def _folded(text: str) -> str:
     """Return a text without case, width and composition (Unicode's compatibility caseless match, D146)."""
     text = _UNSEEN.sub("", unicodedata.normalize("NFD", text)).replace("´", "'")
-    text = _BEHIND_DIGITS.sub(
-        lambda found: f"^{found[1]}" if found[1] else "" if found[0] else " ", text
-    )
+    text = _BEHIND_DIGITS.sub(lambda m: f"^{m[1]}" if m[1] else " " * (not m[0]), text)
     text = unicodedata.normalize("NFKD", text.casefold()).casefold()
     return "".join(map(_in_ascii, unicodedata.normalize("NFKC", text)))
 
@@ -105,8 +104,7 @@ def _telling(found: re.Match[str]) -> str:
     if not number:
         return behind
     sign = "".join(mark for mark in marks[word and marks[0] == "-" :] if mark in "<>-")
-    if marks.endswith(".") and not marks.endswith("..") and (not word or len(marks) > 1):
-        sign += "."
+    sign += "." * (marks[-1] == "." != marks[-2:-1] and (not word or len(marks) > 1))
     return behind + " " * bool(word and sign) + sign
 
 
@@ -115,91 +113,69 @@ def _number(form: str) -> str:
     found = _NUMBER.fullmatch(form)
     if found is None:
         return ""
-    sign, whole, part, groups, rest, power = found.groups("")
-    whole, part = whole or groups.replace(".", ""), part or rest
-    if not whole + part:
-        return ""
-    digits = (whole + part).lstrip("0")
-    point, digits = len(digits) - len(part) + int(power or 0), digits.rstrip("0")
-    if not digits:
-        return "0"
-    if point <= 0:
-        return f"{sign}0.{'0' * -point}{digits}"
-    return f"{sign}{digits[:point].ljust(point, '0')}{'.' * (len(digits) > point)}{digits[point:]}"
+    sign, whole, part, power = found.groups("")
+    if power:
+        whole, _, part = f"{Decimal(f'0{whole}.{part}e{power}'):f}".partition(".")
+    shortest = f"{whole.lstrip('0') or '0'}.{part.rstrip('0')}".rstrip(".")
+    return shortest if shortest == "0" else sign + shortest
 
 
 @lru_cache(maxsize=65536)
 def answer_form(text: str) -> str:
     """Return the form that compares answers with one another; scores do not read it.
 
-    Case, composition (NFKC), punctuation of any script, white space, characters without width and the words
-    a, an and the do not count; combining marks do. Kept is what tells answers apart: a sign before a number,
-    punctuation between two digits, ``+`` and ``#`` behind letters. An answer that is one number counts as
-    this number, read as in English (1,000 is a thousand, 3.50 is 3.5). The choice "A" is no article.
+    Case, composition, punctuation and digits of any script, white space and the words a, an and the do not
+    count. Kept are combining marks, a sign before a number, punctuation between digits, ``+`` and ``#``
+    behind letters, and the choice "A". A number alone counts by its value, read as in English.
 
-    >>> answer_form("The Tempest."), answer_form("(A)"), answer_form("C++"), answer_form("?")
-    ('tempest', 'a', 'c++', '')
-    >>> answer_form("−5"), answer_form("$3.50"), answer_form("1,000"), answer_form("1914–1918")
-    ('-5', '3.5', '1000', '1914-1918')
+    >>> [answer_form(text) for text in ("The Tempest.", "(A)", "C++", "−5", "$3.50", "1,000", "?")]
+    ['tempest', 'a', 'c++', '-5', '3.5', '1000', '']
     """
     folded = text.lower() if text.isascii() else _folded(text)
     bare = folded.translate(_DELETE_PUNCTUATION)
     if len(bare) < len(folded) and _TELLING.search(folded):
-        plain = folded.strip()
-        if "," in plain or "'" in plain:
-            plain = _THOUSANDS.sub(lambda found: re.sub("[,']", "", found[0]), plain)
+        plain = _THOUSANDS.sub(lambda found: re.sub("[.,']", "", found[0]), folded.strip())
         if number := _number(plain.strip("$")):
             return number
         bare = _MARKS.sub(_telling, _SPACED.sub(r"\1", plain))
     words = bare.split()
-    form = " ".join([word for word in words if word not in _ARTICLE_WORDS])
-    if form[:1] in _BEGIN_NUMBERS and (form[0] == "0" or not form.isdigit()):
-        return _number(form) or form
+    form = " ".join([word for word in words if word not in ("a", "an", "the")])
+    if form[:1] in _DIGITS or form[:1] in ("-", "."):
+        return form if form.isdigit() and form[0] != "0" else _number(form) or form
     return form if form or words != ["a"] else "a"
 
 
-_MLQA_ARTICLES: Mapping[str, str] = MappingProxyType(
-    {
-        "en": r"\b(a|an|the)\b",
-        "es": r"\b(un|una|unos|unas|el|la|los|las)\b",
-        "de": r"\b(ein|eine|einen|einem|eines|einer|der|die|das|den|dem|des)\b",
-        "vi": r"\b(của|là|cái|chiếc|những)\b",
-        "ar": "ال",
-        "hi": "(?!)",
-        "zh": "(?!)",
-    }
-)
-
-
-def mlqa_language(told: str | None, where: str = "") -> str:
-    """Return a question's type, checked to be a language of MLQA."""
-    if told is None or told not in _MLQA_ARTICLES:
-        raise UsageError(
-            f"MLQA's scores need the language of every question as its question_type, one of "
-            f"{', '.join(_MLQA_ARTICLES)}; found {told!r}{where}; write it with suffice traces label"
-        )
-    return told
+# what stands for no article is punctuation, and gone before
+_MLQA_ARTICLES = {"ar": "-", "hi": "-", "zh": "-", "en": "a|an|the", "vi": "của|là|cái|chiếc|những"}
+_MLQA_ARTICLES |= {"es": "un|una|unos|unas|el|la|los|las"}
+_MLQA_ARTICLES |= {"de": "ein|eine|einen|einem|eines|einer|der|die|das|den|dem|des"}
 
 
 @lru_cache(maxsize=65536)
 def mlqa_form(text: str) -> str:
-    """Normalize as MLQA's official script does; the text stands behind two letters for its language.
+    """Normalize a text as MLQA's official script does; it stands behind its language and a line's end.
 
-    Lower case, no punctuation of any script, no articles of the language, white space squeezed; each Chinese
-    character of a Chinese text is a word.
+    Lower case, no punctuation of any script, no articles of the language; Chinese characters are words.
 
-    >>> mlqa_form("deDer Rhein!"), mlqa_form("zh东京。")
+    >>> mlqa_form(chr(10).join(["de", "Der Rhein!"])), mlqa_form(chr(10).join(["zh", "东京。"]))
     ('rhein', '东 京')
     """
-    language, text = text[:2], text[2:].lower().translate(_DELETE_PUNCTUATION)
+    language, _, text = text.partition("\n")
+    if language not in _MLQA_ARTICLES:
+        raise UsageError(
+            f"MLQA's scores need every question's language as its question_type: found {language!r:.40}; "
+            f"allowed {', '.join(_MLQA_ARTICLES)}; type suffice traces label"
+        )
+    text = text.lower().translate(_DELETE_PUNCTUATION)
     bare = "".join(char for char in text if unicodedata.category(char)[0] != "P")
-    bare = re.sub(_MLQA_ARTICLES[language], " ", bare)
+    bare = re.sub("ال" if language == "ar" else rf"\b({_MLQA_ARTICLES[language]})\b", " ", bare)
     if language == "zh":
         bare = re.sub("[\u4e00-\u9fa5]", r" \g<0> ", bare)
     return " ".join(bare.split())
 
 
-Form = Callable[[str], str]
+_Form = Callable[[str], str]
+_Score = Callable[[str, str], float]
 
 
 def exact_match(prediction: str, gold_answers: Iterable[str]) -> float:
@@ -221,14 +197,9 @@ def token_f1(predicted: str, gold: str) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-def _best(
-    prediction: str,
-    gold_answers: Iterable[str],
-    score: Callable[[str, str], float],
-    form: Form = normalize_answer,
-) -> float:
-    predicted = form(prediction)
-    return max((score(predicted, form(gold)) for gold in gold_answers), default=0.0)
+def _best(answer: str, gold: Iterable[str], score: _Score, form: _Form = normalize_answer) -> float:
+    said = form(answer)
+    return max((score(said, form(text)) for text in gold), default=0.0)
 
 
 def _equal(predicted: str, gold: str) -> float:
@@ -323,9 +294,7 @@ class Metric:
         """Return the name of a score beside this metric, in tables."""
         if self.against == "scores":
             return _OF_SCORES[score]
-        if self.mlqa:
-            return f"MLQA {_LABELS[score]}"
-        return _LABELS[score] if self.gold else f"agr. {_LABELS[score]}"
+        return ("MLQA " * self.mlqa if self.gold else "agr. ") + _LABELS[score]
 
     @property
     def beside(self) -> ScoreName:
@@ -361,18 +330,17 @@ class Metric:
         own = self.against == "scores" or self.mlqa
         return kind if not own and "f1" in (self.score, self.beside) else None
 
-    def of(self, score: ScoreName, answer: str, gold: Iterable[str], language: str = "") -> float:
+    def of(
+        self, score: ScoreName, answer: str, gold: Iterable[str], language: str | None = None
+    ) -> float:
         """Return a score of one answer, as columns of answers are scored."""
         if not (self.mlqa or self.agreement):
             return SCORES[score](answer, gold)
-        form: Form = answer_form
-        if self.mlqa:
-            answer, *gold = (f"{mlqa_language(language)}{text}" for text in (answer, *gold))
-            form = mlqa_form
-        elif _best(answer, gold, _equal, form):  # even if both are empty
+        form, f1_of = (mlqa_form, token_f1) if self.mlqa else (answer_form, _hotpotqa_f1)
+        answer, *gold = (f"{language}\n" * self.mlqa + text for text in (answer, *gold))
+        if self.agreement and _best(answer, gold, _equal, form):  # even if both are empty
             return 1.0
-        pair = {"em": _equal, "f1": token_f1 if self.mlqa else _hotpotqa_f1, "acc": _contained}
-        return _best(answer, gold, pair[score], form)
+        return _best(answer, gold, {"em": _equal, "f1": f1_of, "acc": _contained}[score], form)
 
 
 _LABELS: Mapping[ScoreName, str] = MappingProxyType({"em": "EM", "f1": "F1", "acc": "Acc"})

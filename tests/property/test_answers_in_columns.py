@@ -21,9 +21,10 @@ from suffice.scoring import (
     exact_match,
     f1_score,
     normalize_answer,
+    published_normalizer,
     token_f1,
 )
-from suffice.signals.answer_stability import as_published, published_normalizer
+from suffice.signals.answer_stability import as_published
 from suffice.signals.columns.answer_columns import (
     GoldAnswers,
     ScoredAnswers,

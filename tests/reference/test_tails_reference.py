@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from suffice.monitor.alarms import miss_rate_limit
-from suffice.stats.p_values import beta_quantile, exact_interval
+from suffice.stats.p_values import beta_quantile, rate_interval
 
 scipy_special = pytest.importorskip("scipy.special")
 scipy_stats = pytest.importorskip("scipy.stats")
@@ -97,7 +97,7 @@ def test_exact_intervals() -> None:
     for successes, trials in ((0, 1), (1, 1), (0, 30), (27, 30), (30, 30), (700, 1000)):
         test = scipy_stats.binomtest(successes, trials)
         expected = test.proportion_ci(confidence_level=0.95, method="exact")
-        assert exact_interval(successes, trials, 0.05) == pytest.approx(expected, abs=1e-9)
+        assert rate_interval(successes, trials) == pytest.approx(expected, abs=1e-9)
 
 
 def test_limits() -> None:

@@ -49,9 +49,8 @@ _RETRIEVAL = (RetrievalColumn("precision"), RetrievalColumn("recall"))
 _OF_REPLAYS = (UNITS, *_RETRIEVAL, lengths_of("passages"), lengths_of("samples"))
 
 _FOREIGN = (
-    "some answers hold letters beyond ASCII; the official scripts of SQuAD and HotpotQA score them, which "
-    "know English articles and ASCII punctuation alone; for MLQA's script in seven languages: --metric "
-    "f1-mlqa or em-mlqa"
+    "some answers hold letters beyond ASCII; the official scripts score them, which know English articles "
+    "and ASCII punctuation alone; for MLQA's script in seven languages: --metric f1-mlqa or em-mlqa"
 )
 
 
@@ -223,7 +222,10 @@ class Measures:
     def notes(self, asked: MetricName | None) -> list[str]:
         """Return what a reader must know about the scores; ``asked`` is the requested metric."""
         if self.metric.gold:
-            return [] if self.metric.mlqa or not self._foreign else [_FOREIGN]
+            gold = pc.list_flatten(self.traces.first_rounds("gold_answers"))
+            texts = [] if self.metric.mlqa else [gold, self.traces.table.column("answer")]
+            foreign = (pc.match_substring_regex(one, r"[^\x00-\x7f\P{L}]") for one in texts)
+            return [_FOREIGN] if any(pc.any(found).as_py() for found in foreign) else []
         veiled = is_veiled(self.traces.origin.run)
         lacking = "The record holds no texts. " if veiled else "No question has gold answers. "
         why = "" if asked else lacking
@@ -249,14 +251,6 @@ class Measures:
                 "with which nothing can agree: counted in costs, not in scores"
             )
         return notes
-
-    @cached_property
-    def _foreign(self) -> bool:
-        """Whether an answer or gold answer holds a letter beyond ASCII."""
-        gold = pc.list_flatten(self.traces.first_rounds("gold_answers"))
-        texts = (gold, self.traces.table.column("answer"))
-        letters = r"[^\x00-\x7f\P{L}]"
-        return any(pc.any(pc.match_substring_regex(one, letters)).as_py() for one in texts)
 
     @cached_property
     def seen(self) -> Seen | None:

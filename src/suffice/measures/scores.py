@@ -13,14 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.scoring import METRICS, F1Kind, Metric, ScoreName, mlqa_form, mlqa_language
-from suffice.signals.columns.answer_columns import (
-    GoldAnswers,
-    ScoredAnswers,
-    answer_forms,
-    normal_forms,
-)
-from suffice.signals.columns.arrays import Texts, by_text
+from suffice.scoring import METRICS, F1Kind, Metric, ScoreName
+from suffice.signals.columns.answer_columns import GoldAnswers, ScoredAnswers
+from suffice.signals.columns.arrays import Texts
 from suffice.signals.columns.rounds import RoundColumns, gold_passages, listings
 from suffice.signals.known_signals import SIGNALS, SignalSpec
 from suffice.signals.signal_table import signal_columns
@@ -60,30 +55,18 @@ def score_rounds(
     """Score every recorded answer, (n_questions, n_rounds) each; NaN where none was asked for."""
     question = np.repeat(np.arange(traces.n_questions), traces.last_rounds)
     said, gold = traces.table.column("answer"), gold_answers(traces)
-    forms: Callable[[pa.Array], pa.Array] = answer_forms if agreement else normal_forms
-    if kind == "mlqa":
-        forms, told = by_text(mlqa_form), pa.array(_languages(traces, gold))
+    by = "agreement" if agreement else kind
+    if kind == "mlqa":  # a text stands behind its language
+        told = pc.fill_null(traces.first_rounds("question_type"), "").cast("string")
         of_gold = np.repeat(np.arange(len(told)), np.diff(gold.offsets))
-        said = pc.binary_join_element_wise(told.take(pa.array(question)), said, "")
-        texts = gold.texts.distinct.take(pa.array(gold.texts.codes)).cast(told.type)
-        texts = pc.binary_join_element_wise(told.take(pa.array(of_gold)), texts, "")
+        texts = gold.texts.distinct.take(pa.array(gold.texts.codes)).cast("string")
+        said = pc.binary_join_element_wise(told.take(pa.array(question)), said, "\n")
+        texts = pc.binary_join_element_wise(told.take(pa.array(of_gold)), texts, "\n")
+        said = pc.if_else(pa.array(gold.labelled[question]), said, None)
         gold = GoldAnswers(Texts.of(texts), gold.offsets)
-    answers = ScoredAnswers(Texts.of(said), gold, question, forms)
-    scores = [answers.score(name, "squad" if kind == "mlqa" else kind) for name in names]
-    if agreement:
-        same = answers.score("em") == 1.0
-        scores = [np.where(same, 1.0, values) for values in scores]
-    return [traces.dense(values) for values in scores]
-
-
-def _languages(traces: TraceSet, gold: GoldAnswers) -> list[str]:
-    """Return the language that each question's type names; any one without gold answers."""
-    told = zip(
-        traces.of_questions("question_type"), traces.question_ids, gold.labelled, strict=True
-    )
-    return [
-        mlqa_language(kind, f" at question {name!r}") if has else "en" for kind, name, has in told
-    ]
+    answers = ScoredAnswers(Texts.of(said), gold, question, by)
+    f1_kind: F1Kind = "squad" if kind == "mlqa" else kind
+    return [traces.dense(answers.score(name, f1_kind)) for name in names]
 
 
 def gold_answers(traces: TraceSet) -> GoldAnswers:

@@ -16,9 +16,8 @@ from suffice.scoring import answer_form
 from suffice.stats.betting import Monitor
 from suffice.stats.fields import finite, map_fields, whole
 from suffice.stats.intervals import Estimate
-from suffice.stats.p_values import exact_interval
+from suffice.stats.p_values import rate_interval
 
-_INTERVAL = 0.05
 _DECIMALS = 9  # of scores: a policy file may hold other last digits, and ties would be none
 _COUNTS = ("answers", "labelled", "undecided", "misses")
 _MISSING = {
@@ -82,8 +81,8 @@ class Coverage:
         if labelled == 0:
             return Estimate(estimate=None)
         covered = labelled - self.counts["misses"]
-        low, _ = exact_interval(covered - self.counts["undecided"], labelled, _INTERVAL)
-        _, high = exact_interval(covered, labelled, _INTERVAL)
+        low, _ = rate_interval(covered - self.counts["undecided"], labelled)
+        _, high = rate_interval(covered, labelled)
         return Estimate(estimate=1.0 - self.counts["misses"] / labelled, low=low, high=high)
 
     @property

@@ -51,7 +51,7 @@ class Returned:
 
     answer: str | None = None
     score: float | None = None
-    type: str = ""
+    type: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,9 +139,7 @@ def _asked(policy: StopPolicy, traces: TraceSet, full: int | None) -> Iterator[A
     def returned(number: int, round_number: int) -> Returned:
         column = int(chosen[number, round_number - 1]) - 1
         score = None if scores is None else known(scores[number, column])
-        return Returned(
-            answer=texts[starts[number] + column], score=score, type=types[number] or ""
-        )
+        return Returned(answer=texts[starts[number] + column], score=score, type=types[number])
 
     for number, name in enumerate(traces.question_ids):
         stop, rounds = stops[number], int(last[number])

@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.stats.p_values import beta_quantile, exact_interval
+from suffice.stats.p_values import rate_interval
 from suffice.stats.units import Array, Mask, numbered_units
 
 # --- a number and its interval --------------------------------------------------------------------
@@ -267,11 +266,10 @@ def with_rare_weights(
 ) -> Array:
     """Widen draws of weighted means where a few questions have great weight.
 
-    If few questions of the sample stand for many, percentiles of resamples are too narrow. With 2 expected to
-    count, of 40 explored, 91 intervals of 100 cover. Every draw gains what Gamma(1/2) more such questions
-    would bring: Jeffreys' prior for the rate of a rare event. ``largest`` (n_columns,) is the greatest weight
-    in each column, 0 without weights. Equal columns gain the same. ``centred`` values, which differ from a
-    prediction, gain it to either side.
+    With 2 expected to count, of 40 explored, 91 intervals of 100 cover. Every draw gains what Gamma(1/2) more
+    such questions would bring: Jeffreys' prior for the rate of a rare event. ``largest`` (n_columns,) is the
+    greatest weight in each column, 0 without weights. Equal columns gain the same. ``centred`` values, which
+    differ from a prediction, gain it to either side.
     """
     if not largest.any():
         return draws
@@ -289,51 +287,33 @@ def percentile_interval(estimate: float, draws: Array) -> Interval:
     return Interval(estimate=estimate, low=float(low), high=float(high))
 
 
-# --- where resamples are too alike ----------------------------------------------------------------
+# units, and units that differ from most, below which resamples are too much alike
 FEW, RARE = 60, 10
-"""Units, and units that differ from the most common value, below which resamples are too much alike."""
 EXACT = f"exact or wider for fewer than {FEW} questions, or {RARE} that differ"
 
 
 def mean_interval(
-    values: Array, draws: Array, least: float | None, *, size: float | None = None
+    values: Array, draws: Array, least: float | None, *, size: float = math.inf
 ) -> Interval:
     """Return the mean of units (n,) with its 95% interval: by draws of it, or exact where these fail.
 
-    Percentiles of resamples cover a rate of .97 of 20 units in 46 samples of 100, and have no width if all
-    units agree. With fewer than :data:`FEW` units, or fewer than :data:`RARE` unlike the median, scores
-    (``least`` 0) have Clopper and Pearson's interval, their sum in place of a count: exact for 0 and 1,
-    wider than needed between. That of differences (``least`` -1) joins those of gains and of losses, which
-    exclude each other (Zou 2007). Without bounds (``least`` None) it is Student's, for few units alone.
-    ``size`` is the number of units of equal weight that say as much (Korn and Graubard 1998).
+    Percentiles of resamples cover a rate of .97 of 20 units in 46 samples of 100. With fewer than :data:`FEW`
+    units, or fewer than :data:`RARE` unlike the median, scores (``least`` 0) have :func:`rate_interval` of
+    their sum, wider than needed if they are no rates. That of differences (``least`` -1) joins those of gains
+    and losses, which exclude each other (Zou 2007). Costs have no bounds (``least`` None). ``size``: how many
+    units of equal weight say as much as weighted ones (Korn and Graubard 1998).
     """
-    n, mean = len(values), float(values.mean())
-    size = float(n) if size is None else min(size, n)
-    few = n < FEW if least is None else size < FEW or (values != np.median(values)).sum() < RARE
-    if not few or math.isnan(mean) or (least is None and n < 2):
+    mean, size = float(values.mean()), min(size, len(values))
+    many = size >= FEW and (values != np.median(values)).sum() >= RARE
+    if many or least is None or math.isnan(mean):
         return percentile_interval(mean, draws)
-    if least is None:
-        x = beta_quantile((n - 1) / 2.0, 0.5, 0.05)
-        half = math.sqrt((n - 1) * (1.0 - x) / x / n) * float(values.std(ddof=1))
-        return Interval(estimate=mean, low=mean - half, high=mean + half)
-    if least == 0.0:
-        low, high = _rate(min(max(mean, 0.0), 1.0), size)
-        return Interval(estimate=mean, low=low, high=high)
-    up, down = (min(float(np.maximum(part, 0.0).mean()), 1.0) for part in (values, -values))
-    (least_up, most_up), (least_down, most_down) = _rate(up, size), _rate(down, size)
-    spread = math.sqrt(up * (1.0 - up) * down * (1.0 - down))
-    together = -min(up * down / spread, 1.0) if spread else -float(up + down == 1.0)
+    parts = (np.maximum(values, 0.0), np.maximum(-values, 0.0)) if least else (values, 0.0 * values)
+    up, down = (min(max(float(part.mean()), 0.0), 1.0) for part in parts)
+    (less, more), (fewest, most) = (rate_interval(part * size, size) for part in (up, down))
+    rest = (1.0 - up) * (1.0 - down)
+    together = -min(math.sqrt(up * down / rest), 1.0) if rest else -1.0
     below, above = (
         math.sqrt(max(one * one + other * other - 2.0 * together * one * other, 0.0))
-        for one, other in ((up - least_up, most_down - down), (most_up - up, down - least_down))
+        for one, other in ((up - less, -least * (most - down)), (more - up, down - fewest))
     )
-    return Interval(estimate=mean, low=mean - below, high=mean + above)
-
-
-@lru_cache(maxsize=4096)
-def _limits(successes: float, trials: float) -> tuple[float, float]:
-    return exact_interval(successes, trials, 0.05)
-
-
-def _rate(rate: float, trials: float) -> tuple[float, float]:
-    return _limits(round(rate * trials, 9), round(trials, 9))
+    return Interval(estimate=mean, low=up - down - below, high=up - down + above)

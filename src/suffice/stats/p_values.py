@@ -6,6 +6,7 @@ sample size: P(p <= u) <= u under H. A small p-value means that the loss stays w
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import lgamma
 
 import numpy as np
@@ -174,11 +175,12 @@ def beta_quantile(a: float, b: float, probability: float) -> float:
     return high
 
 
-def exact_interval(successes: float, trials: float, level: float) -> tuple[float, float]:
-    """Return Clopper and Pearson's interval of a probability with error at most ``level``."""
-    rest = trials - successes
-    low = beta_quantile(successes, rest + 1, level / 2) if successes else 0.0
-    high = beta_quantile(successes + 1, rest, 1 - level / 2) if rest else 1.0
+@lru_cache(maxsize=4096)
+def rate_interval(successes: float, trials: float) -> tuple[float, float]:
+    """Return Clopper and Pearson's 95% interval of a rate, of whole counts exact; (0, 1) for no trial."""
+    successes, rest = round(successes, 9), round(trials - successes, 9)
+    low = beta_quantile(successes, rest + 1, 0.025) if successes else 0.0
+    high = beta_quantile(successes + 1, rest, 0.975) if rest else 1.0
     return low, high
 
 

@@ -331,7 +331,7 @@ class RecordView:
             "adaptive": candidate.adaptive,
             "summary": "" if candidate.policy is None else candidate.policy.facts.summary,
             "hash": "" if candidate.policy is None else policy_hash(candidate.policy),
-            "score": self.interval(policy.score, rows & self.labelled, ends=(0.0, 1.0)),
+            "score": self.interval(policy.score, rows & self.labelled, 0.0),
             "cost": None if policy.cost is None else self.interval(policy.cost, rows),
             "rounds": float(
                 unit_means(policy.stops[rows].astype(np.float64), self.measures.units[rows]).mean()
@@ -351,18 +351,14 @@ class RecordView:
         cost = None
         if one.cost is not None and other.cost is not None:
             cost = self.interval(one.cost - other.cost, rows)
-        return {
-            "score": self.interval(one.score - other.score, rows & self.labelled, least=-1.0),
-            "cost": cost,
-        }
+        score = self.interval(one.score - other.score, rows & self.labelled, -1.0)
+        return {"score": score, "cost": cost}
 
-    def interval(
-        self, values: Array, rows: Mask, ends: Sequence[float] = (), least: float | None = None
-    ) -> Interval | None:
-        """Return the mean with its 95% interval, or the range if unknown ones are ``ends``; or ``None``."""
+    def interval(self, values: Array, rows: Mask, least: float | None = None) -> Interval | None:
+        """Return the mean with its 95% interval, or the range of one of scores (``least`` 0); or ``None``."""
         means = unit_means(values[rows], self.measures.units[rows])
-        if len(means) and ends and 0 < (lost := np.isnan(means)).sum() < len(means):
-            low, high = (float(np.where(lost, end, means).mean()) for end in ends)
+        if len(means) and least == 0.0 and 0 < (lost := np.isnan(means)).sum() < len(means):
+            low, high = (float(np.where(lost, end, means).mean()) for end in (0.0, 1.0))
             return Interval(estimate=np.nan, low=low, high=high)
         if not len(means) or np.isnan(means).any():
             return None
@@ -370,7 +366,7 @@ class RecordView:
             draws = _counts(len(means)) @ means / len(means)
         else:
             draws = Sums.of(means[:, None]).draws()[:, 0]
-        return mean_interval(means, draws, ends[0] if ends else least)
+        return mean_interval(means, draws, least)
 
 
 @lru_cache(maxsize=2)

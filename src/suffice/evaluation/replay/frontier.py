@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,14 +25,10 @@ class PairedIntervals:
         axis: str,
         means: Array | None,
         draws: Callable[[], Array],
-        units: Array | None = None,
-        equal: Array | None = None,
+        units: tuple[Array, Array] | None = None,
         against: bool = True,
     ) -> None:
-        """Take means of all columns, their draws, and scores of units (n, n_scores) where these may decide.
-
-        ``equal`` (n_scores,) is the number of units of equal weight that say as much of a score.
-        """
+        """``units``: scores (n, n_scores), and how many units of equal weight say as much, (n_scores,)."""
         self._names, self._baseline = names, names.index(baseline)
         self._axis, self._against = axis, against
         self.frontier: Frontier | None = None
@@ -45,11 +42,10 @@ class PairedIntervals:
         rows = np.vstack([means, draws()])
         parts = np.split(rows, np.cumsum(sizes)[:-1], axis=1)
         self._scores, self._fixed, *both = parts
-        self._units, self._equal = units, equal
-        self._all, self._alone = np.hstack(parts[:2]), np.eye(len(names) + n_rounds)
+        self._units, self._alone = units, np.eye(len(names) + n_rounds)
         # a policy that is a fixed budget differs from it in no question, whatever was drawn
         numbered = {f"fixed-{k + 1}": len(names) + k for k in range(n_rounds)}
-        self._column = [numbered.get(name, number) for number, name in enumerate(names)]
+        self._own = [self._alone[numbered.get(name, at)] for at, name in enumerate(names)]
         self._costs = dict(zip(costs, zip(both[::2], both[1::2], strict=True), strict=True))
         self.frontier = Frontier(
             cost_name=axis,
@@ -61,17 +57,18 @@ class PairedIntervals:
         """Return intervals of the score and of its differences to baseline, full and fixed budgets."""
         if self.frontier is None:
             return {}
-        number, gain = self._names.index(name), None
-        one = self._alone[self._column[number]]
+        number = self._names.index(name)
+        own, one, gain = self._scores[:, number], self._own[number], None
         if self._against:
             paid, fixed_paid = self._costs[self._axis]
             line = interpolate(fixed_paid, self._fixed, paid[:, number])
-            mix = self._mix(fixed_paid[0], paid[0, number])
-            gain = self._interval(one - mix, self._scores[:, number] - line)
+            mix = self._mix(fixed_paid[0], paid[0, number], interpolate)
+            gain = self._interval(own - line, one - mix, anew=True)
+        baseline = self._scores[:, self._baseline]
         return {
-            "interval": self._interval(one),
-            "delta": self._interval(one - self._alone[self._column[self._baseline]]),
-            "delta_full": self._interval(one - self._alone[-1]),
+            "interval": self._interval(own, one),
+            "delta": self._interval(own - baseline, one - self._own[self._baseline]),
+            "delta_full": self._interval(own - self._fixed[:, -1], one - self._alone[-1]),
             "frontier_gain": gain,
             "against_fixed": tuple(self._against_fixed(number)) if adaptive else (),
         }
@@ -89,40 +86,37 @@ class PairedIntervals:
                 continue
             spent = paid[:, number]
             best = best_mix(fixed_paid, fixed, spent)
-            mix = self._mix(fixed_paid[0], spent[0], best)
+            of_best = partial(of_mix, mix=best)
+            less = self._own[number] - self._mix(fixed_paid[0], spent[0], of_best)
             gain, held = (
-                self._interval(self._alone[self._column[number]] - mix, own - of)
-                for of in (best.score, of_mix(fixed_paid, fixed, spent, best))
+                self._interval(own - of, less, anew=True)
+                for of in (best.score, of_best(fixed_paid, fixed, spent))
             )
-            if gain is not None and held is not None:
+            if gain and held:
                 yield AgainstFixed(cost=cost, fixed=best.names[0], gain=gain, held=held)
 
-    def _mix(self, costs: Array, at: float, best: BestMix | None = None) -> Array:
-        """Return the share of every score in the frontier's, or in the best mix, at a cost, (n_scores,)."""
+    def _mix(self, costs: Array, at: float, line: Callable[[Array, Array, Array], Array]) -> Array:
+        """Return the share of every score in what ``line`` makes of fixed budgets at a cost, (n_scores,)."""
         alike = np.where(np.isnan(self._fixed[0]), np.nan, np.eye(len(costs)))
-        asked = np.tile(costs, (len(costs), 1)), alike, np.full(len(costs), at)
-        mixed = interpolate(*asked) if best is None else of_mix(*asked, best)
-        return np.append(np.zeros(len(self._names)), np.nan_to_num(mixed))
+        shares = line(np.tile(costs, (len(costs), 1)), alike, np.full(len(costs), at))
+        return np.append(np.zeros(len(self._names)), np.nan_to_num(shares))
 
-    def _interval(self, shares: Array, values: Array | None = None) -> Interval | None:
-        """Return the interval of a sum of ``shares`` (n_scores,) of the scores; ``None``: unknown.
+    def _interval(self, values: Array, shares: Array, *, anew: bool = False) -> Interval | None:
+        """Return the interval of the mean in the first row, a sum of ``shares`` (n_scores,) of the scores.
 
-        ``values`` holds its mean in the first row and draws below. If given, the budgets compared with were
-        chosen anew in every draw, and its interval is no narrower than the draws' own.
+        Where the draws below chose budgets ``anew`` it is no narrower than theirs. ``None``: unknown.
         """
-        used, chosen = np.flatnonzero(np.abs(shares) > _TIE), values is not None
-        values = self._all[:, used] @ shares[used] if values is None else values
         if np.isnan(values[0]):
             return None
-        found, least = percentile_interval(float(values[0]), values[1:]), -float(shares.sum() < 0.5)
+        used, least = np.flatnonzero(np.abs(shares) > _TIE), -float(shares.sum() < 0.5)
+        found = drawn = percentile_interval(float(values[0]), values[1:])
         if self._units is not None and len(used):
-            size = None if self._equal is None else float(self._equal[used].min())
-            units = self._units[:, used] @ shares[used]
-            own = mean_interval(units, values[1:], least, size=size)
-            ends = (found.low, own.low), (found.high, own.high)
-            found = replace(own, low=min(ends[0]), high=max(ends[1])) if chosen else own
+            scores, equal = (of[..., used] for of in self._units)
+            found = mean_interval(scores @ shares[used], values[1:], least, size=float(equal.min()))
+        if anew:
+            found = replace(found, low=min(found.low, drawn.low), high=max(found.high, drawn.high))
         low, high = np.clip([found.low, found.high], least, 1.0).tolist()
-        return Interval(estimate=float(values[0]), low=low, high=high)
+        return Interval(estimate=drawn.estimate, low=low, high=high)
 
 
 _DIGITS = 12  # of a mean: beyond lies the rounding of sums

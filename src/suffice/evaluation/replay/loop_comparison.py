@@ -123,17 +123,14 @@ def compare_loops(
     )
     means = columns.mean(axis=0)
     draws = resampled_means(columns, resamples=asked.resamples, seed=asked.seed)
+    changes, drawn = (of[:, 1::2] - of[:, ::2] for of in (columns, draws))
     quantities = [
         Quantity(
             name=name,
             label=one.metric.label if name == "score" else COSTS[name].label,
             first=float(means[2 * at]),
             second=float(means[2 * at + 1]),
-            difference=mean_interval(
-                columns[:, 2 * at + 1] - columns[:, 2 * at],
-                draws[:, 2 * at + 1] - draws[:, 2 * at],
-                -1.0 if name == "score" else None,
-            ),
+            difference=mean_interval(changes[:, at], drawn[:, at], None if at else -1.0),
         )
         for at, name in enumerate(held)
     ]

@@ -292,13 +292,12 @@ def _intervals(
         return np.hstack([wider, others])
 
     rounds = np.arange(1, of_fixed.shape[1] + 1)
+    own = values[:, :n_scores], np.where(weighted, alike, np.inf)
     cut = (rounds > np.minimum(seen.until, seen.last)[:, None]) & (seen.cut & labelled)[:, None]
-    published = settings.cost_model.charge == "published"  # intervals as the papers have them, too
     return compared(
         means=values.mean(axis=0) if labelled.any() else None,
         draws=draws,
-        units=None if published else values[:, :n_scores],
-        equal=np.where(weighted, alike, np.inf),
+        units=None if settings.cost_model.charge == "published" else own,  # as the papers have them
         against=not np.isnan(of_fixed[cut]).any(),
     )
 
