@@ -146,9 +146,9 @@ def answer_form(text: str) -> str:
 
 
 # what stands for no article is punctuation, and gone before
-_MLQA_ARTICLES = {"ar": "-", "hi": "-", "zh": "-", "en": "a|an|the", "vi": "của|là|cái|chiếc|những"}
-_MLQA_ARTICLES |= {"es": "un|una|unos|unas|el|la|los|las"}
+_MLQA_ARTICLES = {"en": "a|an|the", "es": "un|una|unos|unas|el|la|los|las"}
 _MLQA_ARTICLES |= {"de": "ein|eine|einen|einem|eines|einer|der|die|das|den|dem|des"}
+_MLQA_ARTICLES |= {"vi": "của|là|cái|chiếc|những", "ar": "-", "hi": "-", "zh": "-"}
 
 
 @lru_cache(maxsize=65536)

@@ -156,7 +156,7 @@ def gains_table(found: Mapping[str, Any]) -> Table:
     of = (
         f"{counted(len(rows) - len(_PREDICTED), 'signal')}, and all together as lines and as curves"
     )
-    said = f"{', '.join(told)}." if told else f"None is shown to: tried {of}."
+    said = f"{', '.join(told)}." if told else f"No linear signal shown, and no curve: tried {of}."
     if found["smallest"] is not None and not math.isnan(found["smallest"]):
         least = f"{found['smallest']:.2f}"
         said += f" {counted(found['questions'], 'question')} would show a correlation of {least} or more."
