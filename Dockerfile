@@ -1,10 +1,10 @@
-FROM python:3.12-slim AS build
+FROM python:3.12.13-slim-trixie AS build
 WORKDIR /source
-COPY pyproject.toml README.md LICENSE NOTICE CHANGELOG.md ./
+COPY pyproject.toml constraints.txt README.md LICENSE NOTICE CHANGELOG.md ./
 COPY src src
-RUN python -m venv /opt/suffice && /opt/suffice/bin/pip install --no-cache-dir '.[serve,otel]'
+RUN python -m venv /opt/suffice && /opt/suffice/bin/pip install --no-cache-dir -c constraints.txt '.[serve,otel,postgres,prices]'
 
-FROM python:3.12-slim
+FROM python:3.12.13-slim-trixie
 RUN useradd --system --uid 10001 --home-dir /data suffice && install -d -o suffice -g suffice /data
 COPY --from=build /opt/suffice /opt/suffice
 ENV PATH=/opt/suffice/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1

@@ -33,13 +33,14 @@ from numpy.typing import NDArray
 
 from suffice.evaluation.choose import candidates, procedure
 from suffice.evaluation.choose.bounds import Promise
-from suffice.evaluation.choose.candidates import LATEST, Candidate, Candidates
+from suffice.evaluation.choose.candidates import Candidate, Candidates
 from suffice.evaluation.choose.choice import Choice
-from suffice.evaluation.choose.proof import Along, paths_of, prove
+from suffice.evaluation.choose.proof import PathTests, paths_of, prove
 from suffice.evaluation.replay.runner import replay
 from suffice.evaluation.settings import LOSSES, ChoiceSettings, ComparisonSettings
 from suffice.measures.measures import Measures
 from suffice.policies.registry import nameable_methods
+from suffice.policies.rules.policy import coin_sides
 from suffice.stats.p_values import student_t_upper
 from suffice.trace.rounds.reader import read_traces
 
@@ -53,7 +54,9 @@ Array = NDArray[np.float64]
 
 def way(name: str) -> Any:
     """While it lasts choices are made so."""
-    return nullcontext() if name == "paths" else patch.object(procedure, "Along", lambda *_: None)
+    return (
+        nullcontext() if name == "paths" else patch.object(procedure, "PathTests", lambda *_: None)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +82,7 @@ class OnTheThird:
 def labelled_of(path: str) -> Measures:
     """The labelled questions of a record; ``PATH@METRIC`` compares them by a metric."""
     file, _, metric = path.partition("@")
-    measures = Measures.of(read_traces(file)).by(metric or None)  # type: ignore[arg-type]
+    measures = Measures.of(read_traces(file)).by(metric or None)
     return measures.take(measures.scores().labelled)
 
 
@@ -87,7 +90,7 @@ def labelled_of(path: str) -> Measures:
 def rounds_proven(record: Measures, bounds: tuple[float, ...] = LOSSES) -> list[float]:
     """Mean rounds of what paths prove at each bound asked alone; of the full budget where nothing is."""
     settings = ChoiceSettings(cost="rounds")
-    along = Along(record, settings, [*paths_of(record, "rounds")], LATEST)
+    along = PathTests(record, record, settings, [*paths_of(record, "rounds")])
     rounds = []
     for bound in bounds:
         proven = prove(along, None, [Promise(max_loss=bound)])[0].proven
@@ -149,7 +152,7 @@ def on_the_third(third: Measures, candidate: Candidate, choice: Choice) -> OnThe
     rows, last = np.arange(third.traces.n_questions), third.traces.last_rounds - 1
     own, full = policy.costs.get(choice.axis.name), result.full_costs.get(choice.axis.name)
     return OnTheThird(
-        losses=scored.compared[rows, last] - scored.compared[rows, policy.answers - 1],
+        losses=scored.compared[rows, last] - policy.at_stops.scores[scored.metric.score],
         saved=1.0 - own / full if own is not None and full else float("nan"),
     )
 
@@ -216,7 +219,9 @@ def coverage(record: Measures, bound: float) -> str:
             choice = procedure.choose(drawn, ChoiceSettings(max_loss=bound, seed=draw, resamples=2))
         if choice.promised is None or choice.promised.row.proven is None:
             continue
-        loss = float((full - scores[rows, record.stop_rounds(choice.policy) - 1]).mean())
+        sides = coin_sides(choice.policy) or ((1.0, choice.policy),)
+        stops = [(chance, record.stop_rounds(side) - 1) for chance, side in sides]
+        loss = float((full - sum(chance * scores[rows, at] for chance, at in stops)).mean())
         proven += 1
         broken += loss > bound
         worst = max(worst, loss - bound)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -122,17 +122,18 @@ def overlap_idf(view: LoopView) -> float:
     if pair is None:
         return math.nan
     new, earlier = pair
-    document_frequency = Counter(token for text in new + earlier for token in token_set(text))
-    passages = len(new) + len(earlier)
-    weight = {
-        token: math.log((passages + 1) / (df + 1)) + 1 for token, df in document_frequency.items()
-    }
-    if not weight:
+    df = Counter(token for text in new + earlier for token in token_set(text))
+    if not df:
         return math.nan
     in_new = frozenset[str]().union(*map(token_set, new))
     in_earlier = frozenset[str]().union(*map(token_set, earlier))
-    # fsum rounds once, so the value does not hang on the order of a set.
-    return math.fsum(weight[token] for token in in_new & in_earlier) / math.fsum(weight.values())
+
+    def weight(tokens: Collection[str]) -> float:
+        # fsum rounds once, so the value does not hang on the order of a set
+        about = math.log(len(new) + len(earlier) + 1) + 1
+        return len(tokens) * about - math.fsum(math.log(df[token] + 1) for token in tokens)
+
+    return weight(in_new & in_earlier) / weight(df)
 
 
 def new_passages(view: LoopView) -> float:

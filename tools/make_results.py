@@ -12,11 +12,14 @@ import subprocess
 import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from suffice.policies.defaults import TEMPLATE
 from suffice.trace.rounds.reader import read_traces
 
 ROOT = Path(__file__).parents[1]
+PAPER = "--baseline fixed-3"
+"""What the papers compare with."""
 OUT = ROOT / "studies" / "results" / "tables.md"
 SIGNALS = (
     "answer_stable",
@@ -82,7 +85,7 @@ def sections(
         (
             f"Policies side by side: {source}",
             [
-                f"suffice replay {source} "
+                f"suffice replay {source} {PAPER} "
                 + _policies(("closed-book",) * (source in closed_book) + LOOP_POLICIES)
             ],
         )
@@ -92,7 +95,7 @@ def sections(
     sections += [
         (
             "Means over both sets",
-            [f"suffice replay {first} --macro {second} {_policies(LOOP_POLICIES)}"],
+            [f"suffice replay {first} --macro {second} {PAPER} {_policies(LOOP_POLICIES)}"],
         )
         for first, second in pairs[:1]
     ]
@@ -113,7 +116,7 @@ def sections(
     sections += [
         (
             f"Variants of the rule: {source}",
-            [f"suffice replay {source} --baseline fixed-3 {_rules(known(VARIANTS, source))}"],
+            [f"suffice replay {source} {PAPER} {_rules(known(VARIANTS, source))}"],
         )
         for source in sources
     ]
@@ -122,7 +125,7 @@ def sections(
             f"Search: {source}",
             [
                 f"suffice search {source} --signals '{','.join(known(SIGNALS, source))}' "
-                f"--form {form} --max-calls 3 "
+                f"--form {form} --max-calls 3 {PAPER} "
                 "--report-naive --top 8"
                 for form in ("dnf", "or")
             ],
@@ -133,9 +136,9 @@ def sections(
         (
             f"Calibration carried over to {here}",
             [
-                f"suffice replay {here} --fit-on {there} --policy tasr-corrected "
+                f"suffice replay {here} --fit-on {there} {PAPER} --policy tasr-corrected "
                 "--stop-when 'answer_stable and calibrated(answer_token_margin) > 0.25'",
-                f"suffice replay {here} --policy tasr-corrected "
+                f"suffice replay {here} {PAPER} --policy tasr-corrected "
                 "--stop-when 'answer_stable and calibrated(answer_token_margin) > 0.25'",
             ],
         )
@@ -155,7 +158,8 @@ def sections(
         (
             f"Other costs: {source}",
             [
-                f"suffice replay {source} {_policies(('tasr-corrected', 'fixed-2', 'fixed-5'))} --cost {cost}"
+                f"suffice replay {source} {PAPER} "
+                f"{_policies(('tasr-corrected', 'fixed-2', 'fixed-5'))} --cost {cost}"
             ],
         )
         for source in sources
@@ -176,7 +180,7 @@ def run(command: str, folder: Path) -> str:
     )
     if done.returncode:
         raise SystemExit(f"{command}: {done.stderr}")
-    said = [line for line in done.stderr.splitlines() if not line.endswith(" s so far")]
+    said = [line for line in done.stderr.splitlines() if not line.endswith((" s so far", " ..."))]
     return "\n".join([done.stdout.rstrip(), *said]).rstrip()
 
 
@@ -194,11 +198,14 @@ def main(folder: Path, sources: Sequence[str]) -> None:
         "Those of two records that are no longer at hand, charged as published:",
         "[tables-as-published.md](tables-as-published.md).",
     ]
-    for heading, commands in sections(sources, closed_book, candidates):
-        parts += ["", f"## {heading}"]
-        for command in commands:
-            print(command, file=sys.stderr)
-            parts += ["", "```text", f"$ {command}", run(command, folder), "```"]
+    with TemporaryDirectory() as place:  # commands write where they run
+        for source in sources:
+            (Path(place) / source).symlink_to(folder / source)
+        for heading, commands in sections(sources, closed_book, candidates):
+            parts += ["", f"## {heading}"]
+            for command in commands:
+                print(command, file=sys.stderr)
+                parts += ["", "```text", f"$ {command}", run(command, Path(place)), "```"]
     OUT.parent.mkdir(parents=True, exist_ok=True)
     OUT.write_text("\n".join(parts) + "\n", encoding="utf-8")
     print(f"wrote {OUT}")

@@ -60,7 +60,10 @@ def pages() -> Iterator[tuple[Path, str]]:
     for page in sorted(DOCS.rglob("*.md")):
         text = page.read_text(encoding="utf-8")
         if "design" not in page.parts and not text.startswith(GENERATED) and not is_stub(text):
-            yield page, text
+            yield (
+                page,
+                re.sub(r"^<!-- .+ -->\n", "", text, flags=re.MULTILINE),
+            )  # nobody reads those
 
 
 def helps() -> Iterator[tuple[Path, str]]:

@@ -8,15 +8,19 @@ The plugin may be copied or imported: it needs google-adk 2.13.0, as tested.
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import Any
 
 from google.adk.agents import LlmAgent
 from google.adk.apps import App
 from google.adk.models.lite_llm import LiteLlm
+from google.adk.models.llm_response import LlmResponse
 from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.runners import InMemoryRunner
+from google.genai import types
 
 import suffice
 from suffice.integrations.agents import AgentRun, Reply, ToolResult, outcome
@@ -25,13 +29,15 @@ from suffice.live.watch import Watch
 from suffice.trace.rounds.records import Token, TopToken, Usage
 
 _HANDS_OVER = "transfer_to_agent"
+_FINAL = "set_model_response"  # called with an answer of an output schema
 
 
 class SufficePlugin(BasePlugin):  # type: ignore[misc]
     """For ``App(plugins=[...])`` or a runner: ``watch`` sees every invocation.
 
-    A round is a model message that called tools. After the watch says stop, the next model call has no tools,
-    so the model answers from what it has. The event with the answer says why under
+    A round is a model message that called tools. After the watch says stop, the model is asked once more, by
+    every agent, and is to call no tool: it answers from what it has. Tools that it calls all the same are not
+    run: the run ends with the best answer at hand. The event with the answer says why under
     ``custom_metadata["suffice"]``; the question's id is the invocation's.
     """
 
@@ -68,33 +74,58 @@ class SufficePlugin(BasePlugin):  # type: ignore[misc]
         run = self.runs.get(callback_context.invocation_id)
         if run is None:
             return None
+        run.loop.describe(llm_request, llm_request.config.system_instruction)
 
         async def ask() -> Reply:
             agent = callback_context.get_invocation_context().agent
             model = await agent.canonical_model_async(callback_context)
-            held = {"contents": list(llm_request.contents), "tools_dict": {}}
-            config = llm_request.config.model_copy()
-            bare = llm_request.model_copy(update={**held, "config": config})
-            _take_tools(bare)
-            return _reply([response async for response in model.generate_content_async(bare)][-1])
+            held = {
+                "contents": list(llm_request.contents),
+                "config": llm_request.config.model_copy(),
+            }
+            bare = llm_request.model_copy(update=held)
+            _call_nothing(bare)
+            responses = [response async for response in model.generate_content_async(bare)]
+            return _reply(responses[-1], run.final)
 
         results, run.results = run.results, []
+        run.final = _FINAL if _FINAL in llm_request.tools_dict else ""
         kept = await run.astep(results, ask)
-        if kept is not None:
-            return run.told(kept)
-        if run.loop.done:
-            _take_tools(llm_request)
-        return None
+        if not run.loop.done:
+            return None
+        if run.ends(callback_context.agent_name):
+            return run.told(_without_calls("", None, run.loop.answer or ""))
+        if kept is None:
+            _call_nothing(llm_request)
+        return kept and run.told(kept)
 
-    async def after_model_callback(self, *, callback_context: Any, llm_response: Any) -> None:
+    async def on_model_error_callback(
+        self, *, callback_context: Any, llm_request: Any, error: Exception
+    ) -> Any:
+        del llm_request
+        run = self.runs.get(callback_context.invocation_id)
+        if run is None or not run.loop.done:
+            return None
+
+        def failed() -> Reply:
+            raise error
+
+        with suppress(type(error)):  # no answer is known either
+            return run.told(await run.finish(failed))
+
+    async def after_model_callback(self, *, callback_context: Any, llm_response: Any) -> Any:
         run = self.runs.get(callback_context.invocation_id)
         if run is None or llm_response.partial:
-            return
-        run.replied(_reply(llm_response))
-        if llm_response.get_function_calls() or not _text(llm_response.content):
+            return None
+        reply = _reply(llm_response, run.final)
+        if run.loop.done:
+            return run.told(await run.finish(lambda: reply))
+        run.replied(reply)
+        if not reply.text or (reply.calls and not reply.final):
             run.reply = None
         else:
             run.told(llm_response)
+        return None
 
     async def after_run_callback(self, *, invocation_context: Any) -> None:
         run = self.runs.get(invocation_context.invocation_id)
@@ -112,11 +143,22 @@ class _Run(AgentRun):
     """An invocation under way."""
 
     def __init__(self, loop: Loop, name: str, plugin: SufficePlugin) -> None:
-        super().__init__(loop, tools=plugin.tools, probe=plugin.probe)
+        self.final: str = ""  # the tool by which an answer of an output schema is given
+        write = lambda response, text: _without_calls(self.final, response, text)  # noqa: E731
+        super().__init__(loop, tools=plugin.tools, probe=plugin.probe, write=write)
         self.name, self.runs, self.results = name, plugin.runs, list[ToolResult]()
+        self.asked: set[str] = set()  # agents, after the stop
         self.task = asyncio.current_task()
         if self.task is not None:  # a cancelled invocation tells its plugins nothing
             self.task.add_done_callback(self.abandoned)
+
+    def ends(self, agent: str) -> bool:
+        """Whether the agent was asked after the stop; another one of the invocation may be asked once."""
+        again = agent in self.asked
+        if self.asked and not again:
+            self.given = None
+        self.asked.add(agent)
+        return again
 
     def told(self, response: Any) -> Any:
         """The response with why the run ends."""
@@ -137,10 +179,15 @@ class _Run(AgentRun):
         self.ended(asyncio.CancelledError("the invocation was cancelled"))
 
 
-def _take_tools(request: Any) -> None:
-    request.config.tools = []
-    request.config.tool_config = None
-    request.tools_dict = {}
+def _call_nothing(request: Any) -> None:
+    """Keep its tools, which the model has read before, and have none called but that of the answer."""
+    if not request.config.tools:
+        return
+    final = {"mode": "ANY", "allowed_function_names": [_FINAL]}
+    choice = final if _FINAL in request.tools_dict else {"mode": "NONE"}
+    request.config.tool_config = types.ToolConfig.model_validate(
+        {"function_calling_config": choice}
+    )
 
 
 def _text(content: Any) -> str:
@@ -149,9 +196,26 @@ def _text(content: Any) -> str:
     return "".join(part.text for part in parts if part.text and not part.thought)
 
 
-def _reply(response: Any) -> Reply:
+def _reply(response: Any, final: str) -> Reply:
     text, usage, tokens = _text(response.content), _usage(response), _tokens(response)
-    return Reply(raw=response, text=text, usage=usage, logprobs=tokens)
+    calls = response.get_function_calls()
+    given = [call.args for call in calls if call.name == final]
+    return Reply(
+        raw=response,
+        text=json.dumps(given[-1]) if given else text,
+        usage=usage,
+        logprobs=tokens,
+        calls=len(calls) - len(given),
+        final=bool(given),
+    )
+
+
+def _without_calls(final: str, response: Any, text: str) -> Any:
+    made = LlmResponse() if response is None else response
+    parts = (made.content.parts or []) if made.content is not None else []
+    given = [part for part in parts if part.function_call and part.function_call.name == final]
+    content = types.Content(role="model", parts=given or [types.Part(text=text)])
+    return made.model_copy(update={"content": content, "logprobs_result": None})
 
 
 def _usage(response: Any) -> Usage:

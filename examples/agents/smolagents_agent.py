@@ -11,17 +11,18 @@ import copy
 import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from smolagents import OpenAIServerModel, ToolCallingAgent, tool
+from smolagents import CodeAgent, OpenAIServerModel, ToolCallingAgent, tool
 from smolagents.agents import MultiStepAgent, ToolOutput
 from smolagents.memory import ActionStep, FinalAnswerStep, PlanningStep, ToolCall
+from smolagents.models import ChatMessage, MessageRole
 from smolagents.monitoring import Timing
 
 import suffice
+from suffice.concurrency import at_once
 from suffice.errors import BackendError, UsageError
 from suffice.integrations.agents import AgentRun, Reply, ToolResult, outcome
 from suffice.live.loop import Probe
@@ -40,7 +41,8 @@ def watched(
     """An agent of smolagents that ``watch`` sees: a copy that shares model, tools and memory.
 
     A round is a step that called tools. After the watch says stop no further step is taken:
-    ``provide_final_answer`` has the model answer from what it has, as it does after the last step. Why the
+    ``provide_final_answer`` has the model answer from what it has, as it does after the last step. Tools that
+    it calls there are not run: the run ends with the best answer at hand. Why the
     last run ended is the agent's ``suffice``.
     """
     if not isinstance(agent, MultiStepAgent):
@@ -56,7 +58,8 @@ class _Run(AgentRun):
     """A run under way, with the calls since its last round."""
 
     def __init__(self, agent: Any, task: str) -> None:
-        super().__init__(agent.watch.question(task).begin(), **agent.settings)
+        loop = agent.watch.question(task).begin()
+        super().__init__(loop, write=_without_calls, **agent.settings)
         self.agent, self.task = agent, task
         self.calls: dict[str, ToolResult] = {}
         self.last: Any = None
@@ -71,7 +74,7 @@ class _Run(AgentRun):
         if step.is_final_answer:
             self.take(results)
         else:
-            self.step(results, self.ask)
+            at_once(self.astep(results, self.ask))
 
     def ask(self) -> Reply:
         """What the agent would answer now."""
@@ -79,7 +82,10 @@ class _Run(AgentRun):
         answer = _text(message.content)
         if answer.startswith(_FAILED):
             raise BackendError(answer)
-        return Reply(raw=message, text=answer, usage=_usage(message), logprobs=message.raw)
+        called, spent = len(message.tool_calls or ()), _usage(message)
+        if isinstance(self.agent, CodeAgent) and self.agent.code_block_tags[0] in answer:
+            called, answer = called + 1, ""  # a call that is written
+        return Reply(raw=message, text=answer, usage=spent, logprobs=message.raw, calls=called)
 
     def rest(self) -> Sequence[Usage]:
         """What was spent on the answer since the last round, where the agent ended by itself."""
@@ -90,12 +96,10 @@ class _Run(AgentRun):
 
     def answer(self) -> Any:
         """After the end: the message that answers, asked for where it was not drafted."""
+        message = at_once(self.finish(self.ask))
         if self.given is None:
-            with suppress(BackendError):
-                began = time.perf_counter()
-                self.replied(self.ask(), time.perf_counter() - began)
-                self.answered()
-        return self.best
+            self.answered()
+        return message
 
 
 @cache
@@ -105,6 +109,7 @@ def _watched(base: Any) -> type[Any]:
 
         def _run_stream(self, task: str, *args: Any, **settings: Any) -> Iterator[Any]:
             run = _Run(self, task)
+            run.loop.describe(self.model, self.system_prompt)
             try:
                 yield from self._steps(run, super()._run_stream(task, *args, **settings))
             except GeneratorExit:
@@ -133,7 +138,7 @@ def _watched(base: Any) -> type[Any]:
                     run.calls[step.id] = replace(run.calls[step.id], output=step.output)
                 elif isinstance(step, ActionStep | PlanningStep) and step is not run.last:
                     run.last = step
-                    run.replied(Reply(raw=step, text="", usage=_usage(step)))
+                    run.replied(Reply(raw=step, text=_said(self, step), usage=_usage(step)))
                     if isinstance(step, ActionStep):
                         run.observe(step)
                 elif isinstance(step, FinalAnswerStep) and run.loop.rounds:
@@ -145,8 +150,6 @@ def _watched(base: Any) -> type[Any]:
 
         def _answered(self, run: _Run) -> Iterator[Any]:
             began, message = time.time(), run.answer()
-            if message is None:
-                raise BackendError("the model gave no final answer")
             output = _text(message.content)
             last = ActionStep(
                 step_number=self.step_number + 1,
@@ -169,6 +172,16 @@ def _text(content: Any) -> str:
     if isinstance(content, str):
         return content
     return "\n".join(part.get("text") or "" for part in content or ())
+
+
+def _said(agent: Any, step: Any) -> str:
+    """What the model wrote beside the calls of a step; of an agent that writes code it is the calls."""
+    return _text(getattr(step, "model_output", "")) if isinstance(agent, ToolCallingAgent) else ""
+
+
+def _without_calls(message: Any, text: str) -> Any:
+    made = ChatMessage(role=MessageRole.ASSISTANT, content=text)
+    return made if message is None else replace(message, content=text, tool_calls=None)
 
 
 def _usage(held: Any) -> Usage:

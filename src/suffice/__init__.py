@@ -32,7 +32,6 @@ planning agent and its gate, ``suffice.contracts`` what your own retriever, mode
 from __future__ import annotations
 
 import importlib
-import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -102,62 +101,6 @@ _NAMES = {
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 _MODULES = ("contracts", "monitor", "planning", "policies", "traces")
 
-_MOVED = {
-    "ABRagPolicy": ("policies.ab_rag.policy", "suffice.policies.ab_rag.policy.ABRagPolicy"),
-    "Action": ("contracts", "suffice.contracts.Action"),
-    "AnswerSettings": ("loops.calls", "suffice.loops.calls.AnswerSettings"),
-    "Answered": ("live.answering", "suffice.live.answering.Answered"),
-    "AskSettings": ("live.answering", "keyword arguments of suffice.ask"),
-    "ChoiceSettings": ("evaluation.settings", "keyword arguments of suffice.choose"),
-    "ComparisonSettings": ("evaluation.settings", "keyword arguments of suffice.replay"),
-    "CoverageMonitor": ("monitor.alarms", "suffice.monitor.CoverageMonitor"),
-    "DiagnosisSettings": ("evaluation.settings", "keyword arguments of suffice.diagnose"),
-    "ExchangeabilityMonitor": ("monitor.alarms", "suffice.monitor.ExchangeabilityMonitor"),
-    "FixedPolicy": ("policies.unfitted", "suffice.policies.unfitted.FixedPolicy"),
-    "Gate": ("policies.gate.gate", "suffice.planning.Gate"),
-    "GateCosts": ("policies.gate.gate_settings", "suffice.planning.GateCosts"),
-    "GatePolicy": ("policies.gate.policy", "suffice.planning.GatePolicy"),
-    "GateSettings": ("policies.gate.gate_settings", "suffice.planning.GateSettings"),
-    "MiCPPolicy": ("policies.micp.policy", "suffice.policies.micp.policy.MiCPPolicy"),
-    "PlanAction": ("policies.gate.gate_settings", "suffice.planning.PlanAction"),
-    "PlanTask": ("trace.plan_traces", "suffice.planning.PlanTask"),
-    "PlanningAgent": ("loops.planning.agent", "suffice.planning.PlanningAgent"),
-    "ProbeSettings": ("loops.record.probe", "suffice.loops.record.probe.ProbeSettings"),
-    "RulePolicy": ("policies.rules.policy:Rule", "suffice.Rule"),
-    "SearchSettings": ("evaluation.settings", "keyword arguments of suffice.search"),
-    "TraceFilter": ("trace.rounds.derive", "suffice.traces.TraceFilter"),
-    "compare": ("evaluation.replay.compare", "suffice.replay"),
-    "diagnosis": ("evaluation.diagnose.diagnosis", "suffice.diagnose"),
-    "export_traces": ("trace.export", "suffice.traces.export"),
-    "filter_traces": ("trace.rounds.derive", "suffice.traces.filter"),
-    "fit_method": ("policies.registry", "suffice.fit"),
-    "fit_rule": ("policies.fitting", "suffice.fit('rule', ...)"),
-    "import_traces": ("datasets.recordings", "suffice.traces.import_"),
-    "label_traces": ("datasets.recordings", "suffice.traces.label"),
-    "macro_means": ("evaluation.replay.macro", "suffice.evaluation.replay.macro.macro_means"),
-    "merge_traces": ("trace.rounds.derive", "suffice.traces.merge"),
-    "pool_traces": ("trace.rounds.reader", "suffice.read"),
-    "prices_of": ("costs.prices", "suffice.costs.prices.prices_of"),
-    "probe_traces": ("loops.record.probe", "suffice.traces.probe"),
-    "read_plans": ("trace.plan_traces", "suffice.planning.read_plans"),
-    "read_traces": ("trace.rounds.reader", "suffice.read"),
-    "redact_traces": ("live.privacy", "suffice.traces.redact"),
-    "split_traces": ("trace.rounds.derive", "suffice.traces.split"),
-    "traces_info": ("measures.contents", "suffice.traces.info"),
-    "write_traces": ("trace.rounds.writer", "suffice.write"),
-}
-"""Deprecated names: the home of each, and its replacement. The next version removes them."""
-
-_GONE = {
-    "sweep": "suffice.choose(record, rule='overlap > ?')",
-    "SweepSettings": "suffice.choose(record, rule='overlap > ?')",
-    "fit_certified": "suffice.choose(record, max_loss=0.02)",
-    "CertifiedSettings": "suffice.choose(record, max_loss=0.02)",
-    "CertifySettings": "suffice.choose(record, max_loss=0.02)",
-    "FamilySettings": "suffice.choose(record, family='rule')",
-}
-"""Names that are gone, and what to type now."""
-
 
 def __getattr__(name: str) -> object:
     if name == "__version__":
@@ -166,16 +109,10 @@ def __getattr__(name: str) -> object:
         return VERSION
     if name in _MODULES:
         return importlib.import_module(f"suffice.{name}")
-    if name in _MOVED:
-        (home, _, held), now = _MOVED[name][0].partition(":"), _MOVED[name][1]
-        said = f"suffice.{name} goes with the next version; use {now}"
-        warnings.warn(said, DeprecationWarning, stacklevel=2)
-        return getattr(importlib.import_module(f"suffice.{home}"), held or name)
     if name not in _HOMES:
         from suffice.errors import did_you_mean
 
         near = "" if name.startswith("_") else did_you_mean(name, _HOMES)
-        near = f"; type {_GONE[name]}" if name in _GONE else near
         raise AttributeError(f"module 'suffice' has no attribute {name!r}{near}")
     return getattr(importlib.import_module(f"suffice.{_HOMES[name]}"), name)
 

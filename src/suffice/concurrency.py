@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -178,13 +180,29 @@ class Aside:
 
 
 class _Here(threading.local):
-    """What can cut this thread: all its waiting blocks, or its pauses alone."""
+    """What can cut this thread, all its waiting blocks or its pauses alone, and until when it has time."""
 
     work: _Cuttable | None = None
     pauses: _Cuttable | None = None
+    until: float = math.inf
 
 
 _HERE = _Here()
+
+
+@contextmanager
+def awaited(until: float) -> Iterator[None]:
+    """Return a block for whose result somebody waits until then (``time.monotonic``)."""
+    _HERE.until = until
+    try:
+        yield
+    finally:
+        _HERE.until = math.inf
+
+
+def seconds_left() -> float:
+    """Return for how long somebody still waits for this thread's work."""
+    return _HERE.until - time.monotonic()
 
 
 def may_be_cut(way: Callable[[], object] = lambda: None) -> AbstractContextManager[None]:

@@ -427,7 +427,7 @@ class PolicyTable(Protocol):
 
     @property
     def n_rounds(self) -> int:
-        """The full budget."""
+        """Number of rounds: of a record its longest question's, of a running loop those so far."""
 
     @property
     def question_ids(self) -> Sequence[str]:

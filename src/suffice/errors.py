@@ -19,6 +19,7 @@ import re
 import stat
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -37,6 +38,7 @@ _KEYS = re.compile(
     | (?P<user> :// [^\s/@:]{0,64} : ) [^\s/@]{1,256} (?=@)
     | \b (?:sk|pk|rk|gsk|xai|ghp|gho|hf|nvapi|AIza|AKIA|xox[abp]|glpat|pplx) [-_A-Z0-9] [\w-]{11,}
     | \b eyJ [\w.-]{16,}
+    | -----BEGIN\ [A-Z ]{0,30}PRIVATE\ KEY----- [\w\s+/=:,.-]*
     """,
     re.VERBOSE | re.IGNORECASE,
 )
@@ -134,6 +136,8 @@ class DataError(SufficeError, ValueError):
         super().__init__(f"{', '.join(places)}: {message}" if places else message)
 
 
+MOST_BYTES = 2 << 30
+"""Most bytes that are read of a file at once, packed or not."""
 _NO_FILES = {
     stat.S_IFIFO: "a named pipe",
     stat.S_IFSOCK: "a socket",
@@ -153,6 +157,27 @@ def plain_file(path: Path) -> Path:
             f"is {found}, not a file; write its contents into a file and name that", file=str(path)
         )
     return path
+
+
+def read_plain(path: Path, most: int = MOST_BYTES) -> bytes:
+    """Return the bytes of a plain file; more than ``most`` are a DataError."""
+    with plain_file(path).open("rb") as stream:
+        return at_most(stream, path, most)
+
+
+def at_most(stream: Any, path: Path, most: int = MOST_BYTES) -> bytes:
+    """Return what is left of a stream, unpacked; more than ``most`` bytes are a DataError."""
+    held = BytesIO()  # piece by piece: a read of many bytes takes memory for all of them first
+    while held.tell() <= most and (piece := stream.read(1 << 20)):
+        held.write(piece)
+    if held.tell() > most:
+        raise DataError(f"holds more than {most:,} bytes; split it", file=str(path))
+    return held.getvalue()
+
+
+def most_unpacked(packed: int) -> int:
+    """Return how many bytes some packed ones may unpack to: 100 times as many, or 64 MiB, at most 2 GiB."""
+    return min(MOST_BYTES, max(64 << 20, 100 * packed))
 
 
 class BackendError(SufficeError):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from suffice.measures.measures import Traces
     from suffice.policies.method import FitRun, Preset
     from suffice.retrieval.retrievers import Retrieval
-    from suffice.scoring import F1Kind, MetricName, Weights
+    from suffice.scoring import F1Kind, Weights
     from suffice.trace.rounds.records import Passage, QuestionRecord
     from suffice.trace.rounds.trace_set import TraceSet
 
@@ -116,7 +116,7 @@ def replay(
     rules: str | Sequence[str] = (),
     split: str | None = None,
     baseline: str | None = None,
-    metric: MetricName | None = None,
+    metric: str | None = None,
     f1: F1Kind = "hotpotqa",
     cost: str | None = None,
     cost_model: CostModel | None = None,
@@ -141,10 +141,11 @@ def replay(
     split
         The split to score; ``None``: ``eval`` if there is one, else all questions.
     baseline
-        The policy to compare with; ``None``: ``fixed-3``, or the full budget if that is shorter.
+        The policy to compare with; ``None``: all rounds of the record.
     metric
-        ``em``, ``f1``, ``acc``, ``score`` or ``agreement``, each in [0, 1]. ``None``: ``f1`` if there are
-        gold answers, else ``score`` if there are scores, else ``agreement``.
+        ``em``, ``f1``, ``acc``, ``score`` or ``agreement``; a column or signal of your own; or
+        ``"module:function"``, which takes an answer and the list of gold answers; each in [0, 1]. ``None``:
+        ``f1`` if there are gold answers, else ``score`` if there are scores, else ``agreement``.
     f1
         The definition of F1: ``hotpotqa`` or ``squad``.
     cost, cost_model
@@ -171,7 +172,7 @@ def replay(
     Examples
     --------
     >>> import suffice
-    >>> compared = suffice.replay("example", ["fixed-5"], rules="answer_repeats", baseline="fixed-5")
+    >>> compared = suffice.replay("example", ["fixed-5"], rules="answer_repeats")
     >>> [round(policy.mean_rounds, 2) for policy in compared.policies]
     [5.0, 2.93]
     """
@@ -200,8 +201,9 @@ def choose(
     max_signals: int = 2,
     path: str | None = None,
     levels: Sequence[float] | None = None,
+    anytime: bool = False,
     answer: str = "latest",
-    metric: MetricName | None = None,
+    metric: str | None = None,
     f1: F1Kind = "hotpotqa",
     cost: str | None = None,
     cost_model: CostModel | None = None,
@@ -239,6 +241,9 @@ def choose(
         Signals of the rules, and the most that one rule combines.
     path, levels
         Your own path: a rule with ``x`` for a number, and its numbers from safe to bold.
+    anytime
+        Bet on questions in the order of recording (column ``time``). The promise then holds although you
+        choose again whenever the record has grown. Fitted candidates prove nothing.
     answer, metric, f1, cost, cost_model, resamples, seed
         As for :func:`replay`.
     tune_split, split
@@ -274,7 +279,7 @@ def search(
     objective: str | None = None,
     baseline: str | None = None,
     answer: str = "latest",
-    metric: MetricName | None = None,
+    metric: str | None = None,
     f1: F1Kind = "hotpotqa",
     cost: str | None = None,
     cost_model: CostModel | None = None,

@@ -15,14 +15,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from suffice.errors import UsageError, unknown_name
 
 F1Kind = Literal["hotpotqa", "squad"]
 F1_KINDS: tuple[F1Kind, ...] = get_args(F1Kind)
 ScoreName = Literal["em", "f1", "acc"]
-MetricName = Literal["f1", "em", "acc", "score", "agreement", "f1-mlqa", "em-mlqa"]
 Weights = Literal["augmented", "ht", "self-normalised"]
 """How explored questions stand for those that their policy cut: by what they differ from what was expected of
 them times 1/propensity, by 1/propensity themselves, or by their mean."""
@@ -252,8 +251,10 @@ SCORES: Mapping[ScoreName, Callable[[str, Iterable[str]], float]] = MappingProxy
 class Metric:
     """A metric that compares policies: a score of answers, and what answers are scored against."""
 
-    name: MetricName
+    name: str
     score: ScoreName
+    source: Any = None
+    """For one of the user's own, the column or signal of its scores, or its function."""
     against: Literal["gold", "agreement", "scores"] = "gold"
     scored: str = "with gold answers"
     unscored: str = "has gold answers"
@@ -293,7 +294,9 @@ class Metric:
     def head(self, score: ScoreName) -> str:
         """Return the name of a score beside this metric, in tables."""
         if self.against == "scores":
-            return _OF_SCORES[score]
+            return _OF_SCORES[score].replace("score", self.name)
+        if self.source is not None and score == self.score:
+            return self.name.rpartition(":")[2]
         return ("MLQA " * self.mlqa if self.gold else "agr. ") + _LABELS[score]
 
     @property
@@ -309,10 +312,12 @@ class Metric:
         >>> METRICS["score"].key("em"), METRICS["score"].key("acc")
         ('score_1', 'score_above_0')
         """
-        if self.gold:
-            return f"{score}-mlqa" if self.mlqa else score
         if self.against == "scores":
-            return _OF_SCORES[score].replace(" ", "_").replace(">", "above")
+            head = _OF_SCORES[score].replace(" ", "_").replace(">", "above")
+            return head.replace("score", self.name)
+        if self.gold:
+            own = self.source is not None and score == self.score
+            return self.name if own else score + "-mlqa" * self.mlqa
         return self.name if score == self.score else f"{self.name}_{score}"
 
     @property
@@ -327,8 +332,8 @@ class Metric:
 
     def which_f1(self, kind: F1Kind) -> F1Kind | None:
         """Return the F1 among its two scores; ``None``: neither is an F1 of answers."""
-        own = self.against == "scores" or self.mlqa
-        return kind if not own and "f1" in (self.score, self.beside) else None
+        of_answers = self.against != "scores" and self.source is None and not self.mlqa
+        return kind if of_answers and "f1" in (self.score, self.beside) else None
 
     def of(
         self, score: ScoreName, answer: str, gold: Iterable[str], language: str | None = None
@@ -347,7 +352,7 @@ _LABELS: Mapping[ScoreName, str] = MappingProxyType({"em": "EM", "f1": "F1", "ac
 _OF_SCORES: Mapping[ScoreName, str] = MappingProxyType(
     {"em": "score 1", "f1": "score", "acc": "score > 0"}
 )
-METRICS: Mapping[MetricName, Metric] = MappingProxyType(
+METRICS: Mapping[str, Metric] = MappingProxyType(
     {
         "f1": Metric(name="f1", score="f1"),
         "em": Metric(name="em", score="em"),
@@ -383,9 +388,8 @@ METRICS: Mapping[MetricName, Metric] = MappingProxyType(
 
 
 def metric_of_labels(stated: object) -> Metric:
-    """Return the metric that a policy file states; an unknown one counts as agreement."""
-    known = [metric for metric in METRICS.values() if metric.name == stated]
-    return known[0] if known else METRICS["agreement"]
+    """Return the metric that a policy file states; one of somebody's own counts as scores."""
+    return METRICS.get(str(stated), METRICS["score"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

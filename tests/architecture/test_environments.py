@@ -31,9 +31,10 @@ BRINGS = {
 # chosen and installed by the user, or run by tests in an environment of its own, or skipped
 FRAMEWORKS = {
     *("agents", "atif", "dask", "datasets", "deepagents", "dspy", "elasticsearch", "google"),
-    *("haystack", "inspect_ai", "langchain", "langchain_community", "langchain_core"),
-    *("langchain_openai", "langgraph", "llama_index", "mapie", "mlflow", "openinference"),
-    *("opensearchpy", "opentelemetry", "osmem_server", "phoenix", "pydantic_ai", "smolagents"),
+    *("haystack", "inspect_ai", "langchain", "langchain_anthropic", "langchain_community"),
+    *("langchain_core", "langchain_openai", "langgraph", "llama_index", "mapie", "mlflow"),
+    *("openinference", "opensearchpy", "opentelemetry", "osmem_server", "phoenix"),
+    *("pydantic_ai", "smolagents"),
     "workflows",
 }
 USERS_CHOICE = {"hypothesis", "pandas", "polars", "pytest"}  # for who tests, and forms of a result

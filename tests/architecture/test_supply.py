@@ -82,3 +82,16 @@ def test_advisories_are_compared_with_what_is_pinned(tmp_path: Path) -> None:
     told = [f"some-package 1.4: PYSEC-{number}" for number in (1, 2, 3)]
     pinned = {"some-package": "1.4", "other": "2.0"}
     assert affected(pinned, tmp_path) == affected(pinned, tmp_path / "all.zip") == told
+
+
+def test_the_image_is_pinned_and_has_what_the_settings_of_its_page_need() -> None:
+    source = ROOT.parents[1]
+    lines = (source / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    bases = {line.split()[1] for line in lines if line.startswith("FROM ")}
+    assert all(re.fullmatch(r"python:\d+\.\d+\.\d+-slim-[a-z]+", base) for base in bases)
+    (installed,) = re.findall(r"-c constraints.txt '\.\[([a-z,]+)\]'", "\n".join(lines))
+    assert {*installed.split(",")} >= {"serve", "otel", "postgres", "prices"}
+    sent = (source / ".dockerignore").read_text(encoding="utf-8").split()
+    for line in lines:
+        if line.startswith("COPY ") and "--from" not in line:
+            assert {f"!{name}" for name in line.split()[1:-1]} <= {*sent}

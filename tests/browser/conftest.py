@@ -93,5 +93,5 @@ def choice_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patched.setattr(candidates, "nameable_methods", tuple)
         choice = choose(traces, asked)
     folder = tmp_path_factory.mktemp("choice")
-    write_choice(choice, folder)
+    write_choice(choice, Measures(traces), folder)
     return folder / "index.html"

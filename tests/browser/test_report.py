@@ -125,10 +125,10 @@ OUTCOMES: dict[str, set[int]] = {
     "wrong at its stop": {2, 3, 4},
     "stops before right": {2},
     "goes past right": {4},
-    "right, baseline wrong": set(),
-    "wrong, baseline right": {2},
+    "scores higher than the baseline": set(),
+    "scores lower than the baseline": {2},
     "never right": {3},
-    "no gold answers": set(),
+    "no gold answer": set(),
 }
 
 

@@ -172,6 +172,25 @@ def test_axe_finds_nothing_and_it_fits(
     visiting.context.close()
 
 
+def test_a_graded_score_fills_its_cell(chromium: Any) -> None:
+    """A score between 0 and 1 is neither right nor wrong, in the table and on the question's page."""
+    opened = RecordView(Measures.of("example"), ViewSettings(policies=("fixed-2",)))
+    opened.work()
+    shown = Shown(opened)
+    with running(viewer_app(shown), lifespan="off") as port:
+        visiting = Visitor(chromium, f"http://127.0.0.1:{port}/", viewport=DESK)
+        page = visiting.go("?view=questions&sort=score&order=desc")
+        page.locator(".rows .cell i").first.wait_for(state="attached")
+        assert "filled by its score" in page.locator(".found").text_content()
+        assert "✗" not in page.locator(".rows").inner_text()
+        page.locator(".rows a").first.click()
+        page.locator(".timeline .chip").first.wait_for()
+        assert page.locator(".chip.wrong, .chip.right").count() == 0
+        assert visiting.trouble == []
+        visiting.context.close()
+        shown.ended = True
+
+
 @pytest.mark.slow
 def test_a_bundle_is_a_visit_without_our_server(
     chromium: Any, view: RecordView, tmp_path: Path

@@ -1,58 +1,85 @@
-"""Docs run: every Python block of the README and the guide, and the generated pages are current."""
+"""Docs run: every block and command of every page, and the generated pages are current."""
 
 from __future__ import annotations
 
 import re
-import shlex
 import shutil
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.commands import forget_commands
+from tests.docs.pages import (
+    PAGES,
+    ROOT,
+    blocks,
+    follow,
+    inline,
+    lay_out,
+    parse,
+    typed,
+    under_headings,
+)
+from tests.packages import forget
 
-from suffice.cli.main import COMMANDS, main
+from suffice.cli.main import COMMANDS
 from suffice.policies.registry import method_names
+from suffice.policies.stop_rag.policy import METHOD
 from suffice.signals.known_signals import SIGNALS
 
-ROOT = Path(__file__).parents[2]
-QUESTIONS = sorted((ROOT / "docs" / "questions").glob("[a-z]*.md"))
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FENCED = re.compile(r"^```(python|sh)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if page not in QUESTIONS], ids=lambda page: page.name
-)
-def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    namespace: dict[str, object] = {}
-    for block in BLOCK.findall(page.read_text(encoding="utf-8")):
-        # where a browser was opened this thread has a running event loop
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(exec, compile(block, str(page), "exec"), namespace).result()
+@pytest.fixture(scope="session")
+def readers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as a reader has it, to be copied."""
+    pytest.importorskip("transformers", reason="the extra 'learn' is missing")
+    folder = tmp_path_factory.mktemp("docs") / "readers"
+    lay_out(folder)
+    return folder
 
 
-@pytest.mark.parametrize("page", QUESTIONS, ids=lambda page: page.stem)
-def test_answers_to_questions_run_as_printed(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_runs_as_printed(
+    page: Path, readers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every block in turn, in a directory that holds the shipped record."""
-    monkeypatch.chdir(tmp_path)
-    Path("traces").mkdir()
-    shutil.copy(ROOT / "examples" / "traces" / "generated.parquet", "traces")
-    namespace: dict[str, object] = {}
-    for language, block in FENCED.findall(page.read_text(encoding="utf-8")):
-        if language == "python":
-            exec(compile(block, str(page), "exec"), namespace)
-            continue
-        for line in block.replace("\\\n", " ").splitlines():
-            name, *arguments = shlex.split(line, comments=True)
-            assert name == "suffice"
-            assert main(arguments) == 0, (line, capsys.readouterr().err)
+    """Every block in turn, in a folder that holds what a reader has."""
+    here = shutil.copytree(readers, tmp_path / "here")
+    monkeypatch.chdir(here)
+    monkeypatch.syspath_prepend(here)
+    monkeypatch.setattr(type(METHOD), "variants", {})  # of stop-rag, which trains for seconds
+
+    def made(packages: Path) -> None:
+        monkeypatch.syspath_prepend(packages)
+        forget_commands(monkeypatch)
+        forget()
+
+    follow(page, made)
+    forget()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_in_sentences_have_their_options(page: Path) -> None:
+    wrong = {line: parse(typed(line)) for line in inline(page)}
+    assert not {line: why for line, why in wrong.items() if why}
+
+
+def test_what_integrations_run_is_named_there() -> None:
+    """A block that needs a framework stands under a heading that a test of the framework runs."""
+    tests = "".join(file.read_text("utf-8") for file in (ROOT / "tests/integrations").glob("*.py"))
+    for page in sorted((ROOT / "docs" / "integrations").glob("*.md")):
+        for heading, block in under_headings(page):
+            if "tests/integrations" in block.why_not:
+                names = (f'"{heading}"', f'"{page.name}#{heading}"')
+                assert any(name in tests for name in names), (page, heading)
+
+
+def test_reasons_name_tests_that_exist() -> None:
+    for page in PAGES:
+        for block in blocks(page):
+            for named in re.findall(r"(?:studies|tests)/[\w/.]+", block.why_not):
+                assert (ROOT / named).exists(), (page, named)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

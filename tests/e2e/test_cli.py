@@ -54,8 +54,8 @@ def test_replay_fields_and_order(recorded: Path) -> None:
         "--policy", "oracle-em", "--stop-when", "answer_stable", "--per-question",
     )  # fmt: skip
     names = [each["name"] for each in document["policies"]]
-    assert names == ["fixed-1", "tasr", "tasr#2", "oracle-em", "answer_stable", "fixed-3"]
-    assert document["baseline"] == "fixed-3"
+    assert names == ["fixed-1", "tasr", "tasr#2", "oracle-em", "answer_stable", "fixed-5"]
+    assert document["baseline"] == "fixed-5"
     assert document["split"] == "eval"
     for each in document["policies"]:
         fields = {

@@ -65,7 +65,7 @@ OTHERS = (
     "diagnose own.parquet --bootstrap 20",
     "search own.parquet --signals answer_stable,overlap --bootstrap 20",
     "view own.parquet --bundle bundle",
-    "sweep own.parquet --bootstrap 20",
+    "choose own.parquet --bootstrap 20 --family thresholds --out thresholds",
     "choose own.parquet --out chosen --max-signals 1 --bootstrap 20",
     "monitor own.parquet --policy policy.json",
     "init project",

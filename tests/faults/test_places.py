@@ -149,9 +149,23 @@ READ = {
         "traces import IT --format columns --out NEW",
         "traces label WHOLE IT --out NEW",
     ),
+    "log.eval": ("traces import IT --format inspect --out NEW",),
+    "suffice.toml": ("check IT", "check IT --update"),
+    "serve.toml": ("serve --config IT --check",),
+    "tokens": (
+        *("serve --tokens IT --policy fixed-1 --check", "serve --tokens IT --new-token ann"),
+        "serve --tokens IT --policy fixed-1 --host 0.0.0.0",
+    ),
+    "phrases.txt": ("replay WHOLE --policy fixed-1 --abstention IT",),
+    "ids.txt": ("traces filter WHOLE --ids IT --out NEW",),
+    "kept.db": ("ask Who? --corpus CORPUS --llm scripted --cache IT",),
 }
 IN_A_FOLDER = {
-    f"record/{name}": READ["record.parquet"] for name in ("b.parquet", "labels.jsonl", "record.db")
+    **{
+        f"record/{name}": READ["record.parquet"]
+        for name in ("b.parquet", "labels.jsonl", "record.db", "failures.jsonl")
+    },
+    "record/index.npz": ("ask Who? --corpus CORPUS --llm scripted --index IT",),
 }
 
 
@@ -160,13 +174,15 @@ IN_A_FOLDER = {
 @pytest.mark.parametrize("name", [*READ, *IN_A_FOLDER])
 def test_what_is_no_file_is_refused_by_its_name(kind: str, name: str, tmp_path: Path) -> None:
     (tmp_path / "record").mkdir()
-    for whole in ("whole", "record/a"):
+    (tmp_path / "corpus.txt").write_text("Oslo is a city.", encoding="utf-8")
+    for whole in ("whole", *(["record/a"] if name != "record/index.npz" else [])):
         record = make_record(whole[-1], ["x", "y"], gold=["x"])
         suffice.write([record], tmp_path / f"{whole}.parquet")
     put(kind, tmp_path / name)
     given = tmp_path / (name if name in READ else "record")
     for command in (READ | IN_A_FOLDER)[name]:
         words = command.replace("IT", str(given)).replace("NEW", f"{tmp_path}/new")
+        words = words.replace("CORPUS", f"{tmp_path}/corpus.txt")
         done = run(*words.replace("WHOLE", f"{tmp_path}/whole.parquet").split())
         assert done.returncode == 2, done.stderr
         assert str(tmp_path / name) in done.stderr + done.stdout

@@ -52,12 +52,9 @@ WORKS: Mapping[str, str] = {
     "fit-micp": "fit micp GIVEN/sampled.parquet --alpha 0.3 --alpha-retrieval 0.3 "
     "--out OUT/policy.json",
     "fit-gate": "fit gate GIVEN/sampled.parquet --out OUT/policy.json",
-    "fit-certified": f"fit certified {_DRAWN} --signals answer_stable --max-loss 0.3 "
-    "--confidence 0.8 --bootstrap 20 --out OUT/policy.json",
     "fit-stop-rag": f"{_TRAIN} --features signals --min-steps 10",
     "replay-rule": f"replay {_DRAWN} --stop-when answer_stable {_RULE}",
     "search": f"search {_DRAWN} --signals answer_stable,overlap {_RULE}",
-    "sweep": f"sweep {_DRAWN} --rule answer_token_margin~>~? {_RULE}",
     "report": f"report {_DRAWN} --bootstrap 20 --out OUT/report.html",
     "choose": f"choose {_DRAWN} --bootstrap 20 --signals answer_stable,overlap --workers 1 "
     "--out OUT/chosen",

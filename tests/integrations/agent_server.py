@@ -15,6 +15,8 @@ from typing import Any
 
 from tests.server import Answer, Body, Server
 
+from suffice.loops.prompts import ANSWER_NOW
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
@@ -73,6 +75,10 @@ class AgentServer(Server):
         super().__init__(self._answer)
 
     stubborn = False
+    beside = ""
+    """What is written beside the calls."""
+    last_tool = ""
+    """Called where none is offered; empty: the tool."""
 
     @property
     def with_tools(self) -> list[bool]:
@@ -119,10 +125,11 @@ class AgentServer(Server):
     def _message(self, body: Body) -> tuple[Body, Body | None]:
         """The assistant's message and its log-probabilities."""
         seen, tools = _seen(body["messages"]), _tools(body)
-        if self.stubborn:
-            tools = tools or {self.tool: {}}
+        if self.stubborn and _text(body["messages"][-1]) != ANSWER_NOW:
+            tools = tools or {self.last_tool or self.tool: {}}
         choice = body.get("tool_choice")
-        forced = choice["function"]["name"] if isinstance(choice, Mapping) else None
+        named = choice.get("function") if isinstance(choice, Mapping) else None
+        forced = named["name"] if named else None
         wanted = forced or (self.tool if self.tool in tools else next(iter(tools), None))
         if (
             wanted is not None
@@ -135,7 +142,8 @@ class AgentServer(Server):
                 _call(f"call_{first + n}", wanted, {_argument(tools[wanted]): query})
                 for n, query in enumerate(queries, start=1)
             ]
-            return {"role": "assistant", "content": None, "tool_calls": calls}, None
+            text = self.beside or None
+            return {"role": "assistant", "content": text, "tool_calls": calls}, None
         text = self.write(seen)
         if self.final_tool in tools:
             calls = [
@@ -215,13 +223,6 @@ def _pieces(message: Body, finish: str, logprobs: Body | None) -> Iterator[Body]
         return {"index": 0, "delta": delta, "finish_reason": reason, "logprobs": held}
 
     yield piece({"role": "assistant", "content": ""})
-    for index, call in enumerate(message.get("tool_calls") or ()):
-        arguments = call["function"]["arguments"]
-        half = len(arguments) // 2
-        opening = {**call["function"], "arguments": arguments[:half]}
-        yield piece({"tool_calls": [{**call, "index": index, "function": opening}]})
-        rest = {"index": index, "function": {"arguments": arguments[half:]}}
-        yield piece({"tool_calls": [rest]})
     words = (message.get("content") or "").split(" ")
     entries = None if logprobs is None else logprobs["content"]
     for place, word in enumerate(words if message.get("content") else ()):
@@ -230,4 +231,11 @@ def _pieces(message: Body, finish: str, logprobs: Body | None) -> Iterator[Body]
             None if entries is None else entries[place:] if last else entries[place : place + 1]
         )
         yield piece({"content": word if place == 0 else f" {word}"}, tokens=tokens)
+    for index, call in enumerate(message.get("tool_calls") or ()):
+        arguments = call["function"]["arguments"]
+        half = len(arguments) // 2
+        opening = {**call["function"], "arguments": arguments[:half]}
+        yield piece({"tool_calls": [{**call, "index": index, "function": opening}]})
+        rest = {"index": index, "function": {"arguments": arguments[half:]}}
+        yield piece({"tool_calls": [rest]})
     yield piece({}, finish)

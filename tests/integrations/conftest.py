@@ -29,16 +29,21 @@ def server() -> Iterator[AgentServer]:
 
 @pytest.fixture
 def run_snippet() -> Callable[..., dict[str, Any]]:
-    """Runs the snippet under a heading, with texts replaced, and gives the names it made."""
+    """Runs the snippet under a heading, with texts replaced, and gives the names it made.
 
-    def run(heading: str, **replaced: str) -> dict[str, Any]:
-        text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    ``PAGE.md#HEADING`` names the page too.
+    """
+
+    def run(heading: str, *given: tuple[str, Any], **replaced: str) -> dict[str, Any]:
+        name, _, heading = heading.rpartition("#")
+        pages = [page for page in PAGES if page.name == name or not name]
+        text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
         section = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
         (code,) = re.findall(r"^```py\n(.*?)^```", section, re.DOTALL | re.M)
         for old, new in replaced.items():
             code = code.replace(old, new)
         code = code.replace("explore=0.05", "explore=0.0")  # else one in twenty runs on
-        names: dict[str, Any] = {}
+        names: dict[str, Any] = dict(given)
         place = f"docs/integrations#{heading}"  # with the lines of the snippet, for who asks for its source
         linecache.cache[place] = (len(code), None, code.splitlines(keepends=True), place)
         exec(compile(code, place, "exec", dont_inherit=True), names)

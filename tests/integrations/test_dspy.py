@@ -158,6 +158,33 @@ def test_a_failing_tool_finds_nothing_and_a_failing_run_gives_the_earlier_answer
     assert (len(kept[QUESTION].rounds), kept[QUESTION].stopped_by) == (2, "error")
 
 
+@pytest.mark.parametrize("probe", [True, False])
+def test_a_model_that_only_writes_steps_is_stopped(probe: bool, tmp_path: Path) -> None:
+    """DSPy asks for an extraction twice, in two formats; where none can be read there is no answer."""
+    step = {
+        "next_thought": "Go on.",
+        "next_tool_name": "search",
+        "next_tool_args": '{"query": "(1)"}',
+    }
+    written = "".join(f"[[ ## {name} ## ]] {text}\n\n" for name, text in step.items())
+    ran: list[str] = []
+
+    def search(query: str) -> list[dict[str, str]]:
+        ran.append(query)
+        return found(query)
+
+    with (
+        agent_server(lambda _: written) as server,
+        suffice.Watch("fixed-2", record=tmp_path, mode="live", max_rounds=4) as watch,
+    ):
+        module = watched(react(server, search), watch, probe=probe)
+        predictions = [module(question="Where?"), asyncio.run(module.acall(question="Who?"))]
+    for prediction in predictions:
+        assert (prediction.answer, prediction.suffice["stopped_by"]) == ("", "policy")
+    assert (len(ran), len(server.bodies)) == (4, 8)
+    assert {held.rounds[-1].answer for held in records(tmp_path).values()} == {""}
+
+
 def test_it_can_be_copied_and_its_state_saved(server: AgentServer, tmp_path: Path) -> None:
     agent = watched(react(server), suffice.Watch(NEWS, mode="live"))
     agent.save(tmp_path / "agent.json")

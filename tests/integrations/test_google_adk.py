@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("google.adk", reason="runs in its own environment: make test-integrations")
 
 from examples.agents import google_adk_agent as adapter
-from google.adk.agents import LlmAgent
+from google.adk.agents import LlmAgent, LoopAgent, SequentialAgent
 from google.adk.agents.run_config import RunConfig, StreamingMode
 from google.adk.apps import App
 from google.adk.models.lite_llm import LiteLlm
@@ -19,7 +19,7 @@ from google.adk.models.llm_response import LlmResponse
 from google.adk.runners import InMemoryRunner
 from google.genai import types
 from tests.integrations.agent_server import AgentServer
-from tests.integrations.watching import NEWS, QUESTION, Asked, Search, Watching, found, records
+from tests.integrations.watching import NEWS, QUESTION, Asked, Calling, Search, found, records
 
 import suffice
 from suffice.trace.rounds.records import Token, TopToken
@@ -54,7 +54,7 @@ def answer_of(events: list[Any]) -> tuple[str, dict[str, Any]]:
     return events[-1].content.parts[0].text, said
 
 
-class TestGoogleADK(Watching):
+class TestGoogleADK(Calling):
     heading = "Google ADK"
     example = ("google_adk_agent.py", "URL", "scripted")
     has_tokens = False
@@ -78,6 +78,10 @@ class TestGoogleADK(Watching):
         assert said["question_id"] == events[0].invocation_id
         return Asked(answer, said)
 
+    def streamed(self, agent: Any, question: str = QUESTION) -> Asked:
+        asked = ask(agent, question, streaming_mode=StreamingMode.SSE)
+        return Asked(*answer_of(asyncio.run(asked)))
+
     def said_by(self, names: Any) -> Any:
         return names["events"][-1].custom_metadata["suffice"]
 
@@ -88,6 +92,20 @@ def test_streamed_the_next_call_has_no_tools(server: AgentServer) -> None:
     answer, said = answer_of(asyncio.run(asked))
     assert (answer, said["stopped_by"]) == ("Oslo", "policy")
     assert server.with_tools == [True] * 4 + [False]
+
+
+def test_each_agent_of_an_invocation_is_asked_once_after_the_stop(server: AgentServer) -> None:
+    server.stubborn, server.searches, server.beside = True, 99, "So far."
+    model = LiteLlm(model="openai/scripted", api_base=server.url, api_key="none")
+    for build, calls in ((SequentialAgent, 3), (LoopAgent, 3)):
+        server.bodies.clear()
+        asked = [LlmAgent(name=name, model=model, tools=[search]) for name in ("asker", "writer")]
+        more = {"max_iterations": 4} if build is LoopAgent else {}
+        root = build(name="both", sub_agents=asked, **more)
+        plugin = adapter.SufficePlugin(suffice.Watch("fixed-1", mode="live"))
+        running = InMemoryRunner(app=App(name="asking", root_agent=root, plugins=[plugin]))
+        answer, said = answer_of(asyncio.run(ask(running)))
+        assert (answer, said["rounds"], len(server.bodies)) == ("So far.", 1, calls)
 
 
 def test_tools_that_do_not_retrieve_and_invocations_that_fail(
@@ -136,7 +154,7 @@ def test_logprobs_and_usage_of_google_are_read() -> None:
             prompt_token_count=7, candidates_token_count=1, thoughts_token_count=3
         ),
     )
-    reply = adapter._reply(response)
+    reply = adapter._reply(response, "")
     assert reply.text == "Oslo"
     assert reply.logprobs == (
         Token("Oslo", -0.2, (TopToken("Oslo", -0.2), TopToken("Bergen", -1.8))),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.integrations.agent_server import AgentServer
-from tests.integrations.watching import NEWS, QUESTION, Asked, Search, Watching, found
+from tests.integrations.watching import NEWS, QUESTION, Asked, Calling, Search, found
 
 import suffice
 from suffice.errors import UsageError
@@ -83,10 +83,11 @@ def only(folder: Path) -> QuestionRecord:
     return record
 
 
-class TestHaystack(Watching):
+class TestHaystack(Calling):
     heading = "Haystack agents"
     example = ("haystack_agent.py", "URL", "scripted", "FOLDER")
     example_says = ""  # one run in twenty explores
+    probe_ends = True
 
     def agent(
         self, server: AgentServer, watch: Any, *, search: Search = found, probe: bool = False
@@ -99,16 +100,21 @@ class TestHaystack(Watching):
         return agent_at(server, watch, watched={"probe": probe}, tools=[tools.tool(tool)])
 
     def run(self, agent: Any, question: str = QUESTION) -> Asked:
-        return self.asked(ask(agent, question))
+        return self.told(ask(agent, question))
 
     async def arun(self, agent: Any, question: str) -> Asked:
         messages = [dataclasses.ChatMessage.from_user(question)]
-        return self.asked(await agent.run_async(messages=messages))
+        return self.told(await agent.run_async(messages=messages))
 
-    def asked(self, result: Any) -> Asked:
+    def streamed(self, agent: Any, question: str = QUESTION) -> Asked:
+        shown: list[Any] = []
+        hook = {"streaming_callback": shown.append}
+        return self.told(ask(agent, question, streaming_callback=shown.append, hook_context=hook))
+
+    def told(self, result: Any) -> Asked:
         last = result["last_message"]
-        stopped = last.meta["suffice"]["stopped_by"] == "policy"
-        assert result["exit_reason"] == ("suffice_policy" if stopped else "text")
+        by = last.meta["suffice"]["stopped_by"]
+        assert result["exit_reason"] == ("text" if by == "end" else f"suffice_{by}")
         return Asked(last.text, last.meta["suffice"])
 
     def said_by(self, names: Any) -> Any:
@@ -155,6 +161,31 @@ def test_runs_that_fail_or_meet_their_limit_keep_their_rounds(
     assert sorted(ends) == [("end", 5), ("error", 2), ("error", 2)]
 
 
+def test_a_stop_at_the_agents_last_step_and_another_generator(server: AgentServer) -> None:
+    """Of a generator that may know no tool choice the last request has no tools."""
+
+    @haystack.component
+    class Other:
+        def __init__(self, inner: Any) -> None:
+            self.inner = inner
+
+        @haystack.component.output_types(replies=list)  # type: ignore[untyped-decorator]
+        def run(self, messages: list[Any], tools: list[Any] | None = None) -> Any:
+            return self.inner.run(messages=messages, tools=tools)
+
+    server.stubborn, server.searches, server.beside = True, 99, "So far."
+    watch = suffice.Watch("fixed-1", mode="live")
+    other = Other(generator_at(server))
+    agent = agents.Agent(
+        chat_generator=other, tools=[search], hooks=SufficeHook(watch, other).points,
+        max_agent_steps=1,
+    )  # fmt: skip
+    result = ask(agent)
+    assert (result["last_message"].text, len(server.bodies)) == ("So far.", 2)
+    assert result["last_message"].meta["suffice"]["dropped_calls"] == 1
+    assert "tools" not in server.bodies[-1]
+
+
 def test_a_written_agent_is_read_back_and_watched(
     server: AgentServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,3 +208,9 @@ def test_a_written_agent_is_read_back_and_watched(
     assert only(tmp_path / "traces").rounds[-1].answer == "Oslo"
     with pytest.raises(UsageError, match=r"the watch is given as its arguments"):
         SufficeHook(suffice.Watch(NEWS), None).to_dict()
+
+
+def test_the_system_prompt_is_recorded(server: AgentServer, tmp_path: Path) -> None:
+    with suffice.Watch(record=tmp_path) as watch:
+        ask(agent_at(server, watch, system_prompt="Be brief."))
+    assert suffice.read(tmp_path).origin.run["prompt"] == "Be brief."

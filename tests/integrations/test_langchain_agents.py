@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 from tests.integrations.agent_server import AgentServer, agent_server, in_order
 from tests.integrations.watching import NEWS, QUESTION, STABLE, Asked, InLoop, Search, found
+from tests.server import Server
 
 import suffice
 from suffice.integrations.langchain import SufficeMiddleware
@@ -24,6 +27,7 @@ core = pytest.importorskip("langchain_core.tools")
 documents = pytest.importorskip("langchain_core.documents")
 openai = pytest.importorskip("langchain_openai")
 memory = pytest.importorskip("langgraph.checkpoint.memory")
+sqlite = pytest.importorskip("langgraph.checkpoint.sqlite")
 
 ANSWERS = ("none", "Oslo", "Skien", "Skien", "Skien", "Skien", "Skien")
 
@@ -84,6 +88,10 @@ class TestLangChain(InLoop):
         result = await agent.ainvoke({"messages": question})
         return Asked(result["messages"][-1].text, said(result))
 
+    def streamed(self, agent: Any, question: str = QUESTION) -> Asked:
+        *_, last = agent.stream({"messages": question}, stream_mode="values")
+        return Asked(last["messages"][-1].text, said(last))
+
     def said_by(self, names: Any) -> Any:
         return names["said"]
 
@@ -104,6 +112,53 @@ def test_a_structured_answer_is_kept_as_json_and_its_tool_makes_no_round(tmp_pat
     assert [json.loads(held.answer or "") for held in record.rounds] == [
         {"name": "Oslo"}, {"name": "Skien"},
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("called", "city"), [(["City", "search"], "Oslo"), (["search"], None)])
+def test_after_the_stop_only_the_tool_of_a_structured_answer_counts(
+    called: list[str], city: str | None
+) -> None:
+    strategy = pytest.importorskip("langchain.agents.structured_output").ToolStrategy(City)
+    arguments = {"City": '{"name": "Oslo"}', "search": '{"query": "(4)"}'}
+    with agent_server(in_order(*ANSWERS), searches=99, final_tool="City") as server:
+        searches = server.answer
+
+        def answer(body: Any) -> Any:
+            status, headers, reply = searches(body)
+            assert isinstance(reply, dict)
+            if len(server.bodies) > 1:
+                calls = [
+                    {
+                        "id": name,
+                        "type": "function",
+                        "function": {"name": name, "arguments": arguments[name]},
+                    }
+                    for name in called
+                ]
+                reply["choices"][0]["message"] = {"role": "assistant", "tool_calls": calls}
+            return status, headers, reply
+
+        server.answer = answer
+        middleware = SufficeMiddleware(suffice.Watch("fixed-1", mode="live"))
+        result = agent_of(server, middleware, response_format=strategy).invoke(
+            {"messages": "Where?"}
+        )
+    given = result.get("structured_response")
+    assert given == (None if city is None else City(city))
+    *_, own = (message for message in result["messages"] if message.type == "ai")
+    assert own.response_metadata["suffice"]["dropped_calls"] == 1
+    assert [call["name"] for call in own.tool_calls] == ([] if city is None else ["City"])
+
+
+def test_a_thread_goes_on_after_a_run_whose_calls_were_dropped(server: AgentServer) -> None:
+    server.stubborn, server.beside, server.searches = True, "So far.", 99
+    watch = suffice.Watch("fixed-1", mode="live")
+    agent = agent_of(server, SufficeMiddleware(watch), checkpointer=memory.MemorySaver())
+    for question in ("Where?", "And who?"):
+        result = agent.invoke({"messages": question}, {"configurable": {"thread_id": "t1"}})
+        assert (said(result)["rounds"], said(result)["dropped_calls"]) == (1, 1)
+    roles = [message["role"] for message in server.bodies[-1]["messages"]]
+    assert roles == ["user", "assistant", "tool", "assistant", "user", "assistant", "tool"]
 
 
 @pytest.mark.parametrize("mode", ["updates", "messages"])
@@ -198,6 +253,61 @@ def test_a_thread_goes_on_where_it_was_left_here_and_in_another_process(
     assert len(kept[said(result)["question_id"]].rounds) == 4
 
 
+ELSEWHERE = """
+import sys
+from tests.integrations.test_langchain_agents import *
+
+url, folder, asks = sys.argv[1:]
+server = type("There", (), {"url": url})
+with (
+    sqlite.SqliteSaver.from_conn_string(f"{folder}/threads.db") as saver,
+    suffice.Watch(STABLE, record=folder, mode="live", max_rounds=8) as watch,
+):
+    pauses = {"checkpointer": saver, "interrupt_before": ["tools"]}
+    agent = agent_of(server, SufficeMiddleware(watch, probe=True), **pauses)
+    given = {"messages": asks} if asks else None
+    result = agent.invoke(given, {"configurable": {"thread_id": "t1"}})
+    print(json.dumps(said(result) | {"answer": result["messages"][-1].text}))
+"""
+
+
+def test_a_thread_resumed_in_other_processes_is_one_question(tmp_path: Path) -> None:
+    """With the drafts of its rounds, which the thread's messages do not hold."""
+    with agent_server(in_order(*ANSWERS), searches=6) as server:
+        for asks in (QUESTION, "", "", ""):
+            words = [sys.executable, "-c", ELSEWHERE, server.url, str(tmp_path), asks]
+            done = subprocess.run(words, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+            told = json.loads(done.stdout)
+    (record,) = records(tmp_path)
+    assert record.question.id == told["question_id"]
+    assert (told["rounds"], told["stopped_by"], told["answer"]) == (3, "policy", "Skien")
+    assert record.stopped_by == "policy"
+    assert [held.query for held in record.rounds] == [f"{QUESTION} ({n})" for n in (1, 2, 3)]
+    assert [held.answer for held in record.rounds] == ["Oslo", "Skien", "Skien"]
+    assert [held.usage.llm_calls for held in record.rounds] == [2, 2, 2]
+
+
+def test_a_run_that_fails_between_its_stop_and_its_answer_is_resumed(
+    server: AgentServer, tmp_path: Path
+) -> None:
+    """By another watch, as in another process; the stop is not asked for again."""
+    saver, config = memory.MemorySaver(), {"configurable": {"thread_id": "t1"}}
+    searches, given = server.answer, {"messages": QUESTION}
+    server.answer = lambda body: (500, {}, {}) if len(server.bodies) == 2 else searches(body)
+    with suffice.Watch("fixed-1", record=tmp_path, mode="live") as watch:
+        agent = agent_of(server, SufficeMiddleware(watch), checkpointer=saver)
+        with pytest.raises(Exception, match="500"):
+            agent.invoke(given, config)
+    with suffice.Watch("fixed-1", record=tmp_path, mode="live") as watch:
+        agent = agent_of(server, SufficeMiddleware(watch), checkpointer=saver)
+        result = agent.invoke(None, config)
+    assert (said(result)["rounds"], said(result)["stopped_by"]) == (1, "policy")
+    (record,) = records(tmp_path)
+    assert (len(record.rounds), record.rounds[0].answer) == (1, "Oslo")
+    assert len(server.bodies) == 3
+
+
 def test_deepagents_are_stopped_alike(server: AgentServer) -> None:
     deep = pytest.importorskip("deepagents")
     watch = suffice.Watch(NEWS, mode="live")
@@ -211,11 +321,50 @@ def test_deepagents_are_stopped_alike(server: AgentServer) -> None:
     assert server.with_tools == [True] * 4 + [False]
 
 
+def test_anthropic_keeps_its_tools_and_is_told_to_call_none() -> None:
+    anthropic = pytest.importorskip("langchain_anthropic")
+
+    def answer(body: Any) -> Any:
+        called = {"type": "tool_use", "name": "search", "input": {"query": "(1)"}}
+        content = [
+            {"type": "text", "text": "So far."},
+            {"id": f"c{len(body['messages'])}", **called},
+        ]
+        reply = {"id": "m", "type": "message", "role": "assistant", "model": "scripted"}
+        usage = {"input_tokens": 3, "output_tokens": 2}
+        return 200, {}, {**reply, "content": content, "stop_reason": "tool_use", "usage": usage}
+
+    server, watch = Server(answer), suffice.Watch("fixed-1", mode="live")
+    try:
+        model = anthropic.ChatAnthropic(
+            model="scripted", api_key="none", base_url=server.url, max_retries=0
+        )
+        agent = agents.create_agent(
+            model,
+            tools=[search_tool()],
+            middleware=[SufficeMiddleware(watch)],
+            checkpointer=memory.MemorySaver(),
+        )
+        for question in ("Where?", "And who?"):
+            result = agent.invoke({"messages": question}, {"configurable": {"thread_id": "t1"}})
+            assert result["messages"][-1].text == "So far."
+            assert said(result)["dropped_calls"] == 1
+    finally:
+        server.close()
+    first, last = server.bodies[:2]
+    assert (last["tools"], last["tool_choice"]) == (first["tools"], {"type": "none"})
+    assert len(server.bodies) == 4
+
+
 def test_a_provider_may_be_asked_in_another_way(server: AgentServer) -> None:
     watch = suffice.Watch(NEWS, mode="live")
-    middleware = SufficeMiddleware(
-        watch, without_tools=lambda request: request.override(tool_choice="none")
-    )
+    middleware = SufficeMiddleware(watch, without_tools=lambda request: request.override(tools=[]))
     agent_of(server, middleware).invoke({"messages": "Where?"})
-    assert server.bodies[-1]["tool_choice"] == "none"
-    assert server.bodies[-1]["tools"]
+    assert "tools" not in server.bodies[-1]
+
+
+def test_the_system_prompt_is_recorded(server: AgentServer, tmp_path: Path) -> None:
+    with suffice.Watch(record=tmp_path) as watch:
+        asked = agent_of(server, SufficeMiddleware(watch), system_prompt="Be brief.")
+        asked.invoke({"messages": [{"role": "user", "content": QUESTION}]})
+    assert suffice.read(tmp_path).origin.run["prompt"] == "Be brief."

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import operator
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
@@ -176,11 +179,139 @@ def test_a_thread_goes_on_with_all_its_rounds(tmp_path: Path, *, elsewhere: bool
     assert (final["answer"], final["suffice"]["stopped_by"]) == ("after 3", "policy")
 
 
+ELSEWHERE = """
+import json, sys
+from langgraph.checkpoint.sqlite import SqliteSaver
+from tests.integrations.test_langgraph import *
+
+folder, asks, pause = sys.argv[1:]
+with (
+    SqliteSaver.from_conn_string(f"{folder}/threads.db") as saver,
+    suffice.Watch(NEWS, record=folder, mode="live", max_rounds=8) as watch,
+):
+    loop = built(node_of(watch), checkpointer=saver, interrupt_before=[pause])
+    given = {"question": asks} if asks else None
+    final = loop.invoke(given, {"configurable": {"thread_id": "t1"}})
+    print(json.dumps({**final.get("suffice", {}), "answer": final.get("answer")}))
+"""
+
+
+def elsewhere(folder: Path, asks: str = "", pause: str = "enough") -> dict[str, Any]:
+    words = [sys.executable, "-c", ELSEWHERE, str(folder), asks, pause]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+def test_a_thread_resumed_in_other_processes_is_one_question(tmp_path: Path) -> None:
+    """Also where it was left between its stop and its answer."""
+    elsewhere(tmp_path, "Where?")
+    for number in (1, 2, 3):
+        assert elsewhere(tmp_path)["rounds"] == number
+    (record,) = suffice.read(tmp_path).records()
+    assert (len(record.rounds), record.stopped_by) == (3, "error")  # nobody goes on with it now
+    told = elsewhere(tmp_path, pause="write")
+    assert (told["stopped_by"], told["answer"]) == ("policy", None)
+    assert elsewhere(tmp_path)["answer"] == "after 4"
+    (record,) = suffice.read(tmp_path).records()
+    assert record.question.id == told["question_id"]
+    assert [held.query for held in record.rounds] == [f"query {n}" for n in (1, 2, 3, 4)]
+    assert (record.rounds[-1].answer, record.stopped_by) == ("after 4", "policy")
+
+
+def test_two_processes_may_take_a_thread_in_turns(tmp_path: Path) -> None:
+    """The first one still has its loop in memory when it comes back."""
+    sqlite = pytest.importorskip("langgraph.checkpoint.sqlite")
+    config = {"configurable": {"thread_id": "t1"}}
+    with (
+        sqlite.SqliteSaver.from_conn_string(str(tmp_path / "threads.db")) as saver,
+        suffice.Watch(NEWS, record=tmp_path, mode="live", max_rounds=8) as watch,
+    ):
+        loop = built(node_of(watch), checkpointer=saver, interrupt_before=["enough"])
+        loop.invoke({"question": "Where?"}, config)
+        loop.invoke(None, config)
+        assert elsewhere(tmp_path)["rounds"] == 2
+        final = loop.invoke(None, config)
+        assert final["suffice"]["rounds"] == 3
+        assert elsewhere(tmp_path)["answer"] == "after 4"
+        loop.invoke(
+            {"question": "And who?", "rounds": []}, config
+        )  # ends what it holds of the first
+    first, *_ = suffice.read(tmp_path).records()
+    assert [held.query for held in first.rounds] == [f"query {n}" for n in (1, 2, 3, 4)]
+    assert (watch.counts.lost_rounds, watch.counts.lost_questions) == (0, 0)
+
+
+def test_another_question_on_a_thread_ends_the_one_that_failed_there(tmp_path: Path) -> None:
+    memory = pytest.importorskip("langgraph.checkpoint.memory").MemorySaver()
+    config = {"configurable": {"thread_id": "t1"}}
+    with suffice.Watch(NEWS, record=tmp_path, mode="live") as watch:
+        loop = built(node_of(watch), checkpointer=memory)
+        with pytest.raises(OSError, match="lost"):
+            loop.invoke({"question": "broken"}, config)
+        final = loop.invoke({"question": "Where?"}, config)
+        kept = records(tmp_path)
+        assert (kept["broken"].stopped_by, len(kept["broken"].rounds)) == ("error", 2)
+        assert final["suffice"]["question_id"] == kept["Where?"].question.id
+
+
+def test_a_graph_inside_another_has_a_question_of_its_own(tmp_path: Path) -> None:
+    """Though it is handed what the outer state was told."""
+    with suffice.Watch("fixed-2", record=tmp_path, mode="live", max_rounds=4) as watch:
+        inner = built(node_of(watch))
+
+        def look(state: Search) -> dict[str, Any]:
+            number = len(state.get("rounds", ()))
+            asked = {**state, "question": f"inner {number}", "rounds": []}
+            answer = inner.invoke(asked)["answer"]
+            return {"rounds": [{"passages": [f"{answer} {number}"]}]}
+
+        node = node_of(watch)
+        builder = graph.StateGraph(Search)
+        builder.add_node("retrieve", look)
+        builder.add_node("enough", node, destinations=("retrieve", "write"))
+        builder.add_node("write", node.answering(write))
+        builder.add_edge(graph.START, "retrieve")
+        builder.add_edge("retrieve", "enough")
+        builder.add_edge("write", graph.END)
+        final = builder.compile().invoke({"question": "outer"})
+    kept = records(tmp_path)
+    assert {text: len(held.rounds) for text, held in kept.items()} == {
+        "outer": 2, "inner 0": 2, "inner 1": 2,
+    }  # fmt: skip
+    assert final["suffice"]["question_id"] == kept["outer"].question.id
+    assert {held.stopped_by for held in kept.values()} == {"policy"}
+
+
 def with_drafts(state: Search) -> list[dict[str, Any]]:
     return [
         {**held, "answer": f"draft {min(number, 2)}"}
         for number, held in enumerate(state["rounds"], start=1)
     ]
+
+
+def test_a_graph_that_comes_back_after_its_stop_ends(tmp_path: Path) -> None:
+    """An answer that calls tools again leads to the node once more; no other question begins there."""
+    builder = graph.StateGraph(Search)
+    with suffice.Watch("fixed-1", record=tmp_path, mode="live", max_rounds=3) as watch:
+        for is_told in (True, False):
+            node = node_of(watch)
+            builder = graph.StateGraph(Search)
+            builder.add_node("retrieve", retrieve)
+            builder.add_node("enough", node, destinations=("retrieve", "write"))
+            builder.add_node("write", node.answering(write) if is_told else write)
+            builder.add_edge(graph.START, "retrieve")
+            builder.add_edge("retrieve", "enough")
+            builder.add_edge("write", "retrieve")
+            loop = builder.compile()
+            for asked in (f"Once {is_told}?", f"Again {is_told}?"):
+                final = loop.invoke({"question": asked}, {"recursion_limit": 30})
+                assert (len(final["rounds"]), final["answer"]) == (2, "after 1")
+                assert (final["suffice"]["rounds"], final["suffice"]["stopped_by"]) == (1, "policy")
+    kept = records(tmp_path)
+    assert len(kept) == 4
+    assert {len(held.rounds) for held in kept.values()} == {1}
 
 
 def test_a_graph_may_end_with_the_answer_of_its_last_round() -> None:

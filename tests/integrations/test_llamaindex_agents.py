@@ -14,8 +14,8 @@ from tests.integrations.watching import (
     QUESTION,
     STABLE,
     Asked,
+    Calling,
     Search,
-    Watching,
     found,
 )
 
@@ -78,7 +78,7 @@ def only(folder: Path) -> QuestionRecord:
     return record
 
 
-class TestLlamaIndex(Watching):
+class TestLlamaIndex(Calling):
     heading = "LlamaIndex agents"
     example = ("llamaindex_agent.py", "URL", "scripted", "FOLDER")
     example_says = ""  # one run in twenty explores
@@ -98,6 +98,16 @@ class TestLlamaIndex(Watching):
 
     async def arun(self, agent: Any, question: str) -> Asked:
         result = await agent.run(question)
+        return Asked(str(result), result["suffice"])
+
+    def streamed(self, agent: Any, question: str = QUESTION) -> Asked:
+        async def ask() -> Any:
+            handler = agent.run(question)
+            async for _ in handler.stream_events():
+                pass
+            return await handler
+
+        result = asyncio.run(ask())
         return Asked(str(result), result["suffice"])
 
     def said_by(self, names: Any) -> Any:
@@ -124,6 +134,40 @@ def test_streams_and_memory_end_with_the_probed_answer(server: AgentServer, tmp_
     roles = [message.role.value for message in messages]
     assert roles == ["user", *["assistant", "tool"] * 3, "assistant"]
     assert messages[-1].content == "Oslo"
+
+
+def test_a_memory_goes_on_after_a_run_whose_calls_were_dropped(server: AgentServer) -> None:
+    server.stubborn, server.searches = True, 99
+    watch = suffice.Watch("fixed-1", mode="live")
+    agent = watched(agent_at(server), watch)
+
+    async def run() -> Any:
+        memory = pytest.importorskip("llama_index.core.memory").ChatMemoryBuffer.from_defaults(
+            token_limit=9000
+        )
+        for question in ("Where?", "And who?"):
+            result = await agent.run(question, memory=memory)
+            assert result["suffice"]["dropped_calls"] == 1
+        return await memory.aget()
+
+    roles = [message.role.value for message in asyncio.run(run())]
+    assert roles == ["user", "assistant", "tool", "assistant"] * 2
+
+
+def test_an_agent_that_only_writes_calls_is_stopped(tmp_path: Path) -> None:
+    """ReAct's calls are texts, so its tools leave the prompt; what it writes of them is no answer."""
+    act = 'Thought: I search.\nAction: search\nAction Input: {"query": "(1)"}'
+    for last, answer, dropped in ((act, "", 1), ("Oslo it is.", "Oslo it is.", 0), ("", "", 0)):
+        written = iter((act, act, last))
+        with (
+            agent_server(lambda _, written=written: next(written)) as server,  # type: ignore[misc]
+            suffice.Watch("fixed-2", mode="live", record=tmp_path / str(len(last))) as watch,
+        ):
+            agent = watched(agents.ReActAgent(tools=[search], llm=model_at(server)), watch)
+            result = ask(agent)
+        assert (str(result), len(server.bodies)) == (answer, 3)
+        assert (result["suffice"]["rounds"], result["suffice"]["dropped_calls"]) == (2, dropped)
+        assert only(tmp_path / str(len(last))).rounds[-1].answer == answer
 
 
 def test_runs_that_fail_keep_their_rounds(tmp_path: Path) -> None:
@@ -212,3 +256,9 @@ def test_an_agent_that_writes_its_thoughts_stops_with_the_answer_in_them(tmp_pat
             shown = ["Tool Name: search" in str(body["messages"]) for body in server.bodies]
             assert shown == calls
             server.bodies.clear()
+
+
+def test_the_system_prompt_is_recorded(server: AgentServer, tmp_path: Path) -> None:
+    with suffice.Watch(record=tmp_path) as watch:
+        ask(watched(agent_at(server, system_prompt="Be brief."), watch))
+    assert suffice.read(tmp_path).origin.run["prompt"] == "Be brief."

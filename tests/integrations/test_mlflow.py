@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+import suffice
 
 pytest.importorskip("mlflow", reason="runs in its own environment: make test-integrations")
 
@@ -12,8 +16,10 @@ from tests.integrations.traced import check_the_same, serving, until_there, watc
 
 
 def test_a_stopped_loop_goes_to_mlflow_and_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_snippet: Callable[..., dict[str, Any]]
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    suffice.save_policy(suffice.Rule("answer_stable"), "policy.json", max_rounds=2)
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     monkeypatch.setenv("MLFLOW_SERVER_ENABLE_JOB_EXECUTION", "false")
     import mlflow
@@ -31,4 +37,13 @@ def test_a_stopped_loop_goes_to_mlflow_and_back(
         assert stop.span_type == "EVALUATOR"
         file = tmp_path / "traces.json"
         file.write_text(trace.to_json())
+        made = run_snippet("mlflow.md#Send", **{"http://localhost:5000": url})
+        with made["watch"] as watch, watch.question("Where?") as loop:
+            loop.observe(answer="Oslo", passages=["Oslo lies on a fjord."])
+            loop.observe(answer="Oslo", passages=["Oslo is the capital."])
+        made["provider"].shutdown()
+        until_there(lambda: len(client.search_traces(locations=[experiment])) == 2)
+        run_snippet("mlflow.md#Back to a record")
     check_the_same(file, record)
+    suffice.traces.import_("traces.jsonl", "both", format="otlp")
+    assert suffice.read("both").n_questions == 2

@@ -77,6 +77,17 @@ class TestOpenAIAgents(InLoop):
         result = await runner.run(asked, question)
         return Asked(result.final_output, result.suffice)
 
+    def streamed(self, agent: Any, question: str = QUESTION) -> Asked:
+        async def ask() -> Any:
+            runner, asked = agent
+            result = runner.run_streamed(asked, question)
+            async for _ in result.stream_events():
+                pass
+            return result
+
+        result = asyncio.run(ask())
+        return Asked(result.final_output, result.suffice)
+
     def said_by(self, names: Any) -> Any:
         return names["result"].suffice
 
@@ -140,6 +151,39 @@ def test_a_run_that_fails_is_kept(server: AgentServer, tmp_path: Path) -> None:
     assert ends == {(3, "error")}
 
 
+@pytest.mark.parametrize("how", ["run", "streamed"])
+def test_an_agent_that_was_handed_to_is_stopped_as_well(server: AgentServer, how: str) -> None:
+    """Each has a model of its own; after the stop nothing is handed over either."""
+    server.stubborn, server.searches, searches = True, 99, server.answer
+
+    def answer(body: Any) -> Any:
+        server.tool = "search" if len(server.bodies) == 2 else "transfer_to_second"
+        return searches(body)
+
+    server.answer = answer
+    second = agent(server)
+    second.name = "second"
+    first = agent(server, handoffs=[second])
+    second.handoffs = [agents.handoff(first)]
+    tested, watch = TestOpenAIAgents(), suffice.Watch("fixed-1", mode="live")
+    asked = SufficeRunner(watch), first
+    said = (tested.run(asked) if how == "run" else tested.streamed(asked)).said
+    assert (said["rounds"], said["dropped_calls"], len(server.bodies)) == (1, 1, 3)
+
+
+@pytest.mark.parametrize("how", ["run", "streamed"])
+def test_a_request_that_fails_after_the_stop_leaves_the_answer_that_is_known(
+    server: AgentServer, how: str
+) -> None:
+    searches = server.answer
+    server.answer = lambda body: (500, {}, {}) if len(server.bodies) > 1 else searches(body)
+    tested, watch = TestOpenAIAgents(), suffice.Watch("fixed-1", mode="live")
+    asked = SufficeRunner(watch, probe=lambda _: "Bergen"), agent(server)
+    with pytest.warns(suffice.SufficeWarning, match="the answer of round 1 is kept"):
+        ended = tested.run(asked) if how == "run" else tested.streamed(asked)
+    assert (ended.answer, ended.said["stopped_by"]) == ("Bergen", "policy")
+
+
 def test_runs_inside_tools_other_tools_and_structured_answers(tmp_path: Path) -> None:
     """The tool is an agent of its own, whose model calls are no rounds of the outer run."""
     with (
@@ -157,4 +201,10 @@ def test_runs_inside_tools_other_tools_and_structured_answers(tmp_path: Path) ->
         assert quiet.suffice["rounds"] == 0
     (record,) = records(tmp_path).values()
     assert [held.action for held in record.rounds] == ["expert", "expert"]
-    assert [held.usage.llm_calls for held in record.rounds] == [2, 2]
+    assert [held.usage.llm_calls for held in record.rounds] == [2, 3]  # its own answer, too
+
+
+def test_the_system_prompt_is_recorded(server: AgentServer, tmp_path: Path) -> None:
+    with suffice.Watch(record=tmp_path) as watch:
+        SufficeRunner(watch).run_sync(agent(server, instructions="Be brief."), QUESTION)
+    assert suffice.read(tmp_path).origin.run["prompt"] == "Be brief."

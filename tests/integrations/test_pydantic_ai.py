@@ -77,6 +77,16 @@ class TestPydanticAI(InLoop):
         assert said["question_id"] == result.run_id
         return Asked(result.output, said)
 
+    def streamed(self, agent: Any, question: str = QUESTION) -> Asked:
+        """As events: ``run_stream`` takes the first text for the answer, whatever is called beside it."""
+
+        async def ask() -> Any:
+            async with agent.run_stream_events(question) as events:
+                return [event async for event in events][-1].result
+
+        result = asyncio.run(ask())
+        return Asked(result.output, result.response.metadata["suffice"])
+
     def said_by(self, names: Any) -> Any:
         return names["result"].response.metadata["suffice"]
 
@@ -96,6 +106,73 @@ def test_streamed(server: AgentServer, tmp_path: Path) -> None:
     for record in records(tmp_path).values():
         assert record.rounds[-1].answer == "Oslo"
         assert record.rounds[-1].tokens is not None
+
+
+@pytest.mark.parametrize("strategy", ["early", "graceful", "exhaustive"])
+def test_streamed_text_beside_calls_after_the_stop_is_the_answer_and_runs_none(
+    server: AgentServer, strategy: Any
+) -> None:
+    server.stubborn, server.searches, searches = True, 99, server.answer
+    ran: list[str] = []
+
+    def answer(body: Any) -> Any:
+        server.beside = "So far." if len(server.bodies) > 1 else ""
+        return searches(body)
+
+    def search(query: str) -> str:
+        ran.append(query)
+        return query
+
+    async def ask(asked: Agent[None, Any]) -> str:
+        async with asked.run_stream(QUESTION) as stream:
+            return str(await stream.get_output())
+
+    server.answer = answer
+    watch = suffice.Watch("fixed-1", mode="live")
+    asked = agent(server, watch, tools=[search], end_strategy=strategy)
+    assert (asyncio.run(ask(asked)), len(ran), len(server.bodies)) == ("So far.", 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("called", "output"),
+    [
+        (["search", "final_result"], Found("Oslo")),
+        (["final_result"], Found("Oslo")),
+        (["search"], None),
+    ],
+)
+def test_after_the_stop_the_tools_of_the_output_type_count_alone(
+    called: list[str], output: Found | None
+) -> None:
+    arguments = {"final_result": '{"answer": "Oslo"}', "search": '{"query": "(4)"}'}
+    with agent_server(in_order(*ANSWERS), searches=99, final_tool="final_result") as server:
+        searches = server.answer
+
+        def answer(body: Any) -> Any:
+            status, headers, reply = searches(body)
+            assert isinstance(reply, dict)
+            if len(server.bodies) > 1:
+                calls = [
+                    {
+                        "id": name,
+                        "type": "function",
+                        "function": {"name": name, "arguments": arguments[name]},
+                    }
+                    for name in called
+                ]
+                reply["choices"][0]["message"] = {"role": "assistant", "tool_calls": calls}
+            return status, headers, reply
+
+        server.answer = answer
+        asked = agent(server, suffice.Watch("fixed-1", mode="live"), output_type=Found)
+        if output is None:  # nothing of its type is known
+            with pytest.raises(pydantic_ai.UnexpectedModelBehavior):
+                asked.run_sync(QUESTION)
+        else:
+            result = asked.run_sync(QUESTION)
+            assert result.output == output
+            assert result.response.metadata["suffice"]["dropped_calls"] == len(called) - 1
+        assert len(server.bodies) == 2
 
 
 def test_tools_that_do_not_retrieve_failures_and_structured_answers(tmp_path: Path) -> None:
@@ -132,3 +209,11 @@ def test_a_run_that_fails_is_kept(server: AgentServer, tmp_path: Path) -> None:
         agent(server, watch).run_sync(QUESTION, usage_limits=limits)
     (record,) = records(tmp_path).values()
     assert (len(record.rounds), record.stopped_by) == (3, "error")
+
+
+def test_the_system_prompt_is_recorded(server: AgentServer, tmp_path: Path) -> None:
+    with suffice.Watch(record=tmp_path) as watch:
+        agent(server, watch, system_prompt="Be brief.", instructions="Say no more.").run_sync(
+            QUESTION
+        )
+    assert suffice.read(tmp_path).origin.run["prompt"] == "Be brief.\nSay no more."

@@ -21,8 +21,8 @@ from tests.integrations.watching import (  # noqa: E402
     NEWS,
     QUESTION,
     Asked,
+    Calling,
     Search,
-    Watching,
     found,
     records,
 )
@@ -72,9 +72,10 @@ def unwrapped(write: Writer) -> Writer:
     return answer
 
 
-class TestSmolagents(Watching):
+class TestSmolagents(Calling):
     heading = "smolagents"
     example = ("smolagents_agent.py", "URL", "scripted")
+    keeps_tools = False
 
     def served(self, write: Writer, searches: int = 5) -> AbstractContextManager[AgentServer]:
         return agent_server(unwrapped(write), searches=searches, final_tool="final_answer")
@@ -99,6 +100,11 @@ class TestSmolagents(Watching):
     def run(self, agent: Any, question: str = QUESTION) -> Asked:
         asker = agent()
         return Asked(asker.run(question), asker.suffice)
+
+    def streamed(self, agent: Any, question: str = QUESTION) -> Asked:
+        asker = agent()
+        *_, final = asker.run(question, stream=True)
+        return Asked(final.output, asker.suffice)
 
     def said_by(self, names: Any) -> Any:
         return names["agent"].suffice
@@ -144,6 +150,19 @@ def test_tools_that_fail_and_runs_that_fail(server: AgentServer, tmp_path: Path)
     kept = records(tmp_path)
     assert [held.passages for held in kept["Broken?"].rounds] == [(), ()]
     assert (asker.suffice["stopped_by"], kept[QUESTION].stopped_by) == ("error", "error")
+
+
+def test_an_agent_that_only_writes_code_is_stopped(tmp_path: Path) -> None:
+    code = "Thought: look.\n<code>\nprint(search(query='boat (1)'))\n</code>"
+    with (
+        agent_server(lambda _: code, searches=0) as server,
+        suffice.Watch("fixed-2", record=tmp_path, mode="live", max_rounds=3) as watch,
+    ):
+        writer = smolagents.CodeAgent(tools=[search], model=agent(server).model, verbosity_level=0)
+        asker = watched(writer, watch)
+        assert asker.run(QUESTION) == ""
+    assert len(server.bodies) == 3
+    assert (asker.suffice["rounds"], asker.suffice["dropped_calls"]) == (2, 1)
 
 
 def test_an_agent_that_writes_code(tmp_path: Path) -> None:

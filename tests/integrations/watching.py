@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from tests.integrations.agent_server import AgentServer, Writer, agent_server, i
 
 import suffice
 from suffice.loops.prompts import ANSWER_NOW
-from suffice.trace.rounds.records import QuestionRecord
+from suffice.trace.rounds.records import Draft, QuestionRecord
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "agents"
 ANSWERS = ("Unknown", "Bergen", "Oslo", "Oslo", "Oslo", "Oslo")
@@ -23,6 +23,20 @@ QUESTION = "Where was it signed?"
 NEWS = suffice.Rule(rule="new_passages < 0.5")
 STABLE = suffice.Rule(rule="answer_stable")
 LABELLED = in_order(*(f"Answer: {answer}" for answer in ANSWERS))
+
+
+def guessed(view: Any) -> Draft:
+    """A probe of one's own, which asks no model."""
+    return Draft("Bergen" if view.rounds else "", usage=suffice.Usage(llm_calls=0))
+
+
+ENDS = [
+    ("", False, ""),
+    ("I look on.", False, "I look on."),
+    ("", True, ""),
+    ("", guessed, "Bergen"),
+]
+"""What a model that only calls tools writes beside them, the probe, and the answer of its run."""
 
 Search = Callable[[str], list[dict[str, str]]]
 
@@ -85,6 +99,7 @@ class Watching:
             "Oslo", 5, 4, "end",
         )  # fmt: skip
         record = records(tmp_path)[QUESTION]
+        assert str(suffice.read(tmp_path).origin.run["model"]).endswith("scripted")
         assert record.question.id == said["question_id"]
         assert [held.answer for held in record.rounds] == list(ANSWERS[1:])
         for number, held in enumerate(record.rounds, start=1):
@@ -161,8 +176,115 @@ class Watching:
         assert self.example_says in done.stdout
 
 
-class InLoop(Watching):
+class Calling(Watching):
+    """The tests of an adapter whose model calls tools by itself, also where none is to be called."""
+
+    keeps_tools = True
+    """The request after the stop has the tools of those before, and may call none."""
+    probe_ends = False
+    """A probe of one's own ends the run without asking the model."""
+
+    def streamed(self, agent: Any, question: str = QUESTION) -> Asked:
+        raise NotImplementedError
+
+    def asked(self, how: str, agent: Any) -> Asked:
+        if how == "arun":
+            return asyncio.run(self.arun(agent, QUESTION))
+        return self.run(agent) if how == "run" else self.streamed(agent)
+
+    @contextmanager
+    def stubborn(self, beside: str = "") -> Iterator[AgentServer]:
+        """A model that calls two tools at once whatever it is offered."""
+        with self.served(in_order(*ANSWERS), searches=99) as server:
+            server.stubborn, server.beside, server.at_once = True, beside, 2
+            yield server
+
+    @pytest.mark.parametrize("how", ["run", "arun", "streamed"])
+    @pytest.mark.parametrize(("beside", "probe", "answer"), ENDS)
+    def test_a_model_that_only_calls_tools_is_stopped(
+        self, how: str, beside: str, probe: Any, answer: str, tmp_path: Path
+    ) -> None:
+        """It is asked once more at most; what it calls then is not run, and said in the record."""
+        ran: list[str] = []
+
+        def search(query: str) -> list[dict[str, str]]:
+            ran.append(query)
+            return found(query)
+
+        with (
+            self.stubborn(beside) as server,
+            suffice.Watch("fixed-1", record=tmp_path, mode="live", max_rounds=3) as watch,
+        ):
+            agent = self.agent(server, watch, search=search, probe=probe)
+            asked, said = self.asked(how, agent)
+        assert (said["rounds"], said["stopped_by"], asked, len(ran)) == (1, "policy", answer, 2)
+        if probe is guessed and self.probe_ends:
+            assert len(server.bodies) == 1
+            return
+        assert len(server.bodies) == 2
+        assert said["dropped_calls"] == 2
+        assert said["reason"].endswith("called 2 tools after the stop; dropped")
+        (only,) = records(tmp_path)[QUESTION].rounds
+        assert (only.answer, only.signals["dropped_calls"]) == (answer, 2)
+        assert only.usage.llm_calls == 2
+        if self.keeps_tools:
+            first, last = server.bodies
+            assert (last["tools"], last["tool_choice"]) == (first["tools"], "none")
+            assert last["messages"][: len(first["messages"])] == first["messages"]
+
+    @pytest.mark.parametrize("how", ["run", "arun", "streamed"])
+    def test_the_budget_of_rounds_holds_in_shadow_too(self, how: str, tmp_path: Path) -> None:
+        """Before it nothing is dropped."""
+        with (
+            self.stubborn() as server,
+            suffice.Watch("fixed-1", record=tmp_path, max_rounds=3) as watch,
+        ):
+            _, said = self.asked(how, self.agent(server, watch))
+        assert (said["rounds"], said["stopped_by"], len(server.bodies)) == (3, "budget", 4)
+        (record,) = records(tmp_path).values()
+        dropped = [held.signals.get("dropped_calls") for held in record.rounds]
+        assert dropped == [None, None, 2]
+
+    def test_it_may_call_many_and_unknown_tools_in_many_runs_at_once(self, tmp_path: Path) -> None:
+        questions, ran = [f"Q{number}?" for number in range(6)], list[str]()
+
+        def search(query: str) -> list[dict[str, str]]:
+            ran.append(query)
+            return found(query)
+
+        async def ask(agent: Any) -> list[Asked]:
+            return await asyncio.gather(*(self.arun(agent, question) for question in questions))
+
+        with (
+            self.stubborn("So far.") as server,
+            suffice.Watch("fixed-2", record=tmp_path, mode="live", max_rounds=3) as watch,
+        ):
+            server.at_once, server.last_tool = 20, "no_such_tool"
+            runs = asyncio.run(ask(self.agent(server, watch, search=search)))
+        assert {(run.answer, run.said["rounds"], run.said["dropped_calls"]) for run in runs} == {
+            ("So far.", 2, 20)
+        }
+        assert (len(server.bodies), len(ran)) == (18, 240)
+        assert {len(record.rounds) for record in records(tmp_path).values()} == {2}
+
+
+class InLoop(Calling):
     """The tests of an adapter that asks for answers in the loop's own conversation."""
+
+    def test_an_answer_in_the_loop_is_that_of_a_run_that_only_calls_tools(
+        self, tmp_path: Path
+    ) -> None:
+        with (
+            self.served(LABELLED, searches=99) as server,
+            suffice.Watch(STABLE, record=tmp_path, mode="live") as watch,
+        ):
+            server.stubborn = True
+            answer, said = self.run(self.agent(server, watch, probe="in-loop"))
+        assert (answer, said["rounds"], said["dropped_calls"]) == ("Oslo", 3, 1)
+        assert len(server.bodies) == 7
+        (record,) = records(tmp_path).values()
+        assert [held.answer for held in record.rounds] == ["Bergen", "Oslo", "Oslo"]
+        assert [held.usage.llm_calls for held in record.rounds] == [2, 2, 3]
 
     def test_an_answer_in_the_loop_is_one_more_turn_of_its_conversation(
         self, tmp_path: Path
@@ -189,7 +311,8 @@ class InLoop(Watching):
         assert [held.probed for held in record.rounds] == [True] * 4 + [False]
         assert record.rounds[0].tokens or not self.has_tokens
         spent = [held.usage for held in record.rounds]
-        assert [(held.llm_calls, held.answer_calls) for held in spent] == [(2, 1)] * 5
+        calls = [(held.llm_calls, held.answer_calls, held.draft_calls) for held in spent]
+        assert calls == [(2, 1, None)] * 4 + [(3, 1, 1)]
         for probe, held in zip(probes[1:4], spent[1:4], strict=True):
             size = sum(
                 len(str(message.get("content") or "").split()) for message in probe["messages"]

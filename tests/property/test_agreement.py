@@ -56,7 +56,7 @@ def test_on_gold_answers_of_the_full_budget_agreement_is_em_and_f1(
     how = ComparisonSettings(baseline="fixed-1", resamples=20, cost="rounds")
     results = []
     for traces, metric in ((to_trace_set(records), "agreement"), (of_full_budget(records), "f1")):
-        measures = Measures(traces).by(metric)  # type: ignore[arg-type]
+        measures = Measures(traces).by(metric)
         built = named_policies(measures, ("fixed-1", "fixed-2", "fixed-4"), RULES)
         results.append(replay(measures, built, how))
     by_agreement, by_gold = results

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
@@ -72,6 +72,25 @@ def left_out(
     return float(too_early), float(lost)
 
 
+def undefined(best: list[list[float]]) -> Sampled:
+    """Questions whose samples never agree or differ: no threshold stops them."""
+    gold = np.array(best)
+    return Sampled(
+        score=np.full(gold.shape, np.nan), best_gold=gold, draws=np.full(gold.shape, 0.5)
+    )
+
+
+_NONE = -math.inf
+
+
+@example(
+    data=undefined([*[[_NONE, _NONE]] * 4, [_NONE, 0.1], [_NONE, 0.2]]),
+    alpha=Fraction(1, 2),
+    levels=[Fraction(1, 2)],
+)
+@example(
+    data=undefined([[_NONE, 0.1], *[[0.2, 0.2]] * 5]), alpha=Fraction(1, 5), levels=[Fraction(1)]
+)
 @settings(deadline=None, max_examples=examples(250))
 @given(
     data=populations(),

@@ -17,7 +17,7 @@ from tests.properties import examples
 from tests.question_records import question_records
 
 from suffice.contracts import ConfidentPolicy, PolicyTable, StopPolicy
-from suffice.errors import SufficeWarning, UsageError
+from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.evaluation.replay.answers import answer_rounds
 from suffice.evaluation.replay.runner import stop_rounds
 from suffice.live.controller import Controller
@@ -166,5 +166,5 @@ class _LooksAhead(FixedPolicy):
 
 def test_the_check_notices_a_policy_that_looks_ahead() -> None:
     records = [make_record("q", ["a", "b", "c"])]
-    with pytest.raises(AssertionError, match="a stop at round 1, as live"):
+    with pytest.raises(DataError, match=r"after round 1 of question 'q'.*live"):
         check_policy(_LooksAhead(2), records)

@@ -280,8 +280,9 @@ def rounds_of(
         )
         if preset == "published" and not any(each.fires(t, threshold) for each in running):
             threshold, level = NEVER, Fraction(0)
-        elif preset == "corrected" and threshold == NEVER and not scaled:
-            level = Fraction(0)
+        elif preset == "corrected" and not scaled:
+            rank = math.floor(level * (len(group) + 1))  # whatever the entropies are
+            level = level if rank else Fraction(0)
         found.levels.append(level)
         found.stops.append(threshold)
         if preset == "corrected":
@@ -299,6 +300,7 @@ def slow_calibrate(
 ) -> tuple[Found, float, list[Fraction], Fraction]:
     """Thresholds of rounds, of the answer set, and the levels of both."""
     rounds, n = len(questions[0].entropy), len(questions)
+    may_stop = [t for t, level in enumerate(levels) if level > 0]  # before the first nothing can
     found = rounds_of(questions, levels, preset)
     while found.spent > alpha:  # all scaled down alike, cut to nine decimals
         cut = [each * alpha / found.spent for each in found.levels]
@@ -308,7 +310,8 @@ def slow_calibrate(
     confidence: list[float] = []
     for each in ever:
         if preset == "corrected":
-            best = next(value for value in each.best if value is not None)
+            from_here = each.best[may_stop[0] if may_stop else rounds - 1 :]
+            best = next(value for value in from_here if value is not None)
         else:
             stop = next((t for t in range(rounds - 1) if each.fires(t, found.stops[t])), rounds - 1)
             at_stop = each.best[stop]
@@ -396,9 +399,10 @@ def slow_search(
             levels = [alpha * share for share in shares]
             if rounds_of(questions, levels, preset).spent > alpha:
                 continue
-            found, final, _, left = slow_calibrate(questions, alpha, levels, preset)
+            found, final, used, left = slow_calibrate(questions, alpha, levels, preset)
             result = slow_evaluate(questions, found.stops, final)
-            scored[shares] = slow_objective(name, questions, result, weight), -left
+            if used == levels:  # else it is the point with 0 there
+                scored[shares] = slow_objective(name, questions, result, weight), -left
             continue
         if sum(counts) > steps:
             continue
@@ -415,9 +419,10 @@ def slow_search(
                 level = bought / Fraction(size, len(among)) if size else Fraction(0)
                 level = level if among else bought  # nobody runs: spends nothing
             levels.append(min(Fraction(math.floor(level * 10**6), 10**6), Fraction(1)))
-        found, final, _, left = slow_calibrate(questions, alpha, levels, preset)
+        found, final, used, left = slow_calibrate(questions, alpha, levels, preset)
         result = slow_evaluate(questions, found.stops, final)
-        scored[shares] = slow_objective(name, questions, result, weight), -left
+        if used == levels:
+            scored[shares] = slow_objective(name, questions, result, weight), -left
     return scored
 
 

@@ -14,8 +14,16 @@ from tests.choice_population import NARROW, Known, just_above, mixed, nothing_he
 from tests.cut_population import PROFILES, ROUNDS, Population
 
 from suffice.evaluation.choose.bounds import Promise
-from suffice.evaluation.choose.candidates import LATEST
-from suffice.evaluation.choose.proof import COINS, Along, OwnPath, Path, Step, paths_of, prove
+from suffice.evaluation.choose.proof import (
+    COINS,
+    FIRST_COINS,
+    OwnPath,
+    Path,
+    PathTests,
+    Step,
+    paths_of,
+    prove,
+)
 from suffice.evaluation.settings import LOSSES, ChoiceSettings
 from suffice.policies.rules.language import parse
 from suffice.policies.rules.policy import Rule
@@ -95,7 +103,7 @@ class Case:
             before: list[tuple[Step | None, float]] = [(None, 0.0)]
             for step, loss in [(step, lost(step)) for step in path.steps]:
                 # in a draw, steps between that stop nobody there are left out
-                for (earlier, less), share in product(before, COINS):
+                for (earlier, less), share in product(before, {*COINS, *FIRST_COINS}):
                     rule = str(parse(step.mixed(earlier, share).rule))
                     truth[rule] = (1.0 - share) * less + share * loss
                 before.append((step, loss))
@@ -104,7 +112,7 @@ class Case:
     def broken(self, draw: int, size: int, promises: list[Promise]) -> tuple[bool, bool]:
         """Whether any promise proven on a draw is broken, and whether any was proven."""
         part = self.known.draw(size, draw)
-        rows = prove(Along(part, _SETTINGS, self.paths, LATEST), None, promises)
+        rows = prove(PathTests(part, part, _SETTINGS, self.paths), None, promises)
         proven = [(row.proven, row.promise.max_loss or 0.0) for row in rows if row.proven]
         lost = [self.truth[one.candidate.policy.name] > most for one, most in proven]
         return any(lost), bool(proven)

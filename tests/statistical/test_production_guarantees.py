@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
 from tests.certifying import most_allowed
+from tests.ending_loops import POLICY as ENDING
+from tests.ending_loops import Loops, loops
 
 from suffice.monitor.production import Production, ProductionSettings
 from suffice.monitor.questions import STOP_ROUND, Asked, Promised, Returned, Stopping, significant
@@ -88,7 +92,7 @@ def test_changes_and_broken_promises_are_found() -> None:
     shifted = watched(0, 110, World(), World(shift=1.5))
     assert {alarm.kind for alarm in shifted.alarms} == {"drift"}
     assert min(alarm.question for alarm in shifted.alarms) > 110
-    broken = watched(1, 250, World(lose=0.6, gain=0.0), max_loss=0.05)
+    broken = watched(1, 350, World(lose=0.6, gain=0.0), max_loss=0.05)
     assert [alarm.kind for alarm in broken.alarms] == ["loss"]
 
 
@@ -116,7 +120,8 @@ def missed(world: World, runs: int, length: int, looks: int) -> int:
         )
         out = False
         for number in range(length):
-            stopping.take(Asked(id="q", rounds=1, stop=1, early=bool(early[number])))
+            said, ran_on = bool(early[number]), bool(explored[number])
+            stopping.take(Asked(id="q", rounds=1 + ran_on, stop=1, early=said, explored=ran_on))
             if explored[number]:
                 stopping.lose(float(losses[number]))
             if number % looks == looks - 1:
@@ -134,3 +139,89 @@ def test_the_loss_lies_in_its_interval_whenever_one_looks() -> None:
 @pytest.mark.parametrize("world", [World(explore=0.5), World(lose=0.004, gain=0.0, explore=0.5)])
 def test_the_loss_lies_in_its_interval_in_thousands_of_runs(world: World) -> None:
     assert missed(world, 2_000, 200, looks=50) <= 2_000 * most_allowed(LEVEL, 2_000)
+
+
+# --- loops that end by themselves ------------------------------------------------------------------
+def told_of(world: Loops, questions: int, seed: int, **log: Any) -> dict[str, Any]:
+    """What is told of a log of so many questions, whose promise is just kept."""
+    settings = ProductionSettings(
+        level=LEVEL, first=40, metric="em", max_rounds=world.budget, max_loss=max(world.loss, 0.0)
+    )
+    production = Production(ENDING, settings)
+    traces = world.log(questions, seed, **log)
+    production.read([(traces, traces.question_ids)])
+    return production.to_json()
+
+
+@dataclass
+class Told:
+    """Of many logs of a world: alarms by kind, intervals that left the truth out, mean errors in errors."""
+
+    alarms: Counter[str]
+    missed: Counter[str]
+    off: dict[str, float]
+
+    @classmethod
+    def of(cls, world: Loops, logs: int, questions: int, **log: Any) -> Told:
+        alarms, missed = Counter[str](), Counter[str]()
+        explore = 1.0 if log["explore"] is None else log["explore"]
+        truth = {"loss": world.loss, "share": world.share_saved}
+        truth["rounds"] = world.rounds_saved(explore)
+        found: dict[str, list[float]] = {name: [] for name in truth}
+        for seed in range(logs):
+            told = told_of(world, questions, seed, **log)
+            alarms.update({alarm["alarm"] for alarm in told["alarms"]})
+            for name, held in {"loss": told["loss"], "share": told["saved"][0]}.items():
+                missed[name] += not held["low"] <= truth[name] <= held["high"]
+                found[name].append(held["estimate"])
+            found["rounds"].append(told["rounds_saved"])
+        return cls(
+            alarms=alarms,
+            missed=missed,
+            off={
+                name: abs(np.mean(held) - truth[name]) / (np.std(held) / np.sqrt(logs) + 1e-9)
+                for name, held in found.items()
+            },
+        )
+
+
+WORLDS: dict[str, tuple[Loops, dict[str, Any]]] = {
+    "ends": (loops(), {"explore": 0.2}),
+    "often": (loops(own=0.5, fires=0.5), {"explore": 0.3}),
+    "cut by others": (loops(cuts=0.5), {"explore": 0.3}),
+    "labels by arm": (loops(), {"explore": 0.3, "labelled": (0.5, 1.0, 0.1)}),
+    "explored labelled": (loops(cuts=0.2), {"explore": 0.2, "labelled": (1.0, 0.0, 0.0)}),
+    "never by itself": (loops(own=0.0), {"explore": 0.2}),
+    "shadow": (loops(cuts=0.2), {"explore": None}),
+}
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_loops_that_end_by_themselves_are_told_as_they_are(name: str) -> None:
+    world, log = WORLDS[name]
+    told = Told.of(world, 12, 250, **log)
+    assert all(told.alarms[kind] <= 12 * most_allowed(LEVEL, 12) for kind in told.alarms)
+    assert all(told.missed[kind] <= 12 * most_allowed(LEVEL, 12) for kind in told.missed)
+    assert max(told.off.values()) < 4.0, told.off
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WORLDS)
+def test_loops_that_end_by_themselves_are_told_as_they_are_in_thousands_of_logs(name: str) -> None:
+    world, log = WORLDS[name]
+    told = Told.of(world, 1_000, 300, **log)
+    assert max(told.alarms.values(), default=0) <= 1_000 * most_allowed(LEVEL, 1_000), told
+    assert max(told.missed.values(), default=0) <= 1_000 * most_allowed(LEVEL, 1_000), told
+    assert max(told.off.values()) < 4.0, told.off
+
+
+def test_a_healthy_agent_raises_no_alarm_and_draws_other_than_stated_do() -> None:
+    world = loops(own=0.4, lose=0.05)
+    told = told_of(world, 3_000, 1, explore=0.2)
+    assert told["alarms"] == []
+    assert told["explored"] / told["early"] == pytest.approx(0.2, abs=0.03)
+    assert told["loss"]["estimate"] == pytest.approx(world.loss, abs=0.012)
+    assert told["saved"][0]["estimate"] == pytest.approx(world.share_saved, abs=0.03)
+    assert told["rounds_saved"] == pytest.approx(world.rounds_saved(0.2), abs=0.03)
+    off = told_of(world, 3_000, 1, explore=0.2, drawn=0.1)
+    assert [alarm["alarm"] for alarm in off["alarms"]] == ["exploration"]

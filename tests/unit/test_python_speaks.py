@@ -70,10 +70,7 @@ def test_keywords_are_the_settings_with_their_defaults(call: Callable[..., Any])
     assert taken == held
 
 
-def test_names_of_before_work_and_say_what_to_type() -> None:
-    for name in suffice._MOVED:
-        with pytest.warns(DeprecationWarning, match=r"suffice\.|keyword"):
-            assert getattr(suffice, name) is not None
+def test_the_names_fit_a_screen() -> None:
     assert len(dir(suffice)) <= 40
 
 

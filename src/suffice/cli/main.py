@@ -40,15 +40,12 @@ COMMANDS = {
     "init": ("check", "write a file of promises, a test and the lines that watch your loop"),
     "compare-loops": ("replay", "compare two loops on the same questions"),
     "search": ("replay", "search stopping rules exhaustively"),
-    "sweep": ("replay", ""),  # choose --rule
     "report": ("report", "compare policies in one HTML file"),
     "view": ("serve", "look at a record in the browser"),
     "monitor": ("monitor", "watch a policy in production and raise alarms"),
 }
 """Every command with its module of ``suffice.cli.commands`` and its line of help (empty: not listed)."""
-_MEASURING = frozenset(
-    {"check", "choose", "diagnose", "fit", "replay", "report", "search", "sweep", "view"}
-)
+_MEASURING = frozenset({"check", "choose", "diagnose", "fit", "replay", "report", "search", "view"})
 
 
 def _function(name: str) -> str:

@@ -143,7 +143,7 @@ def read_passages(path: str) -> tuple[Passage, ...]:
 
 def ask_settings(answers: AnswerSettings, budgets: BudgetSettings, **more: Any) -> AskSettings:
     """Return the settings of ``ask``."""
-    named = ("tokens", "seconds", "usd", "usd_per_day")
+    named = ("tokens", "seconds", "usd", "usd_per_day", "hard")
     limits: dict[str, Any] = {name: getattr(budgets, name, None) for name in named}
     return AskSettings(
         pipeline=answers.pipeline,

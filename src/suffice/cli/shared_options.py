@@ -209,7 +209,6 @@ class ModelOptions(ModelSettings):
     GROUP: ClassVar = "Language model"
 
     timeout: float = 120.0
-    max_wait: float = 120.0
     concurrency: int = 8
     cache: Annotated[
         str | None,

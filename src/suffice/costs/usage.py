@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
@@ -244,17 +244,20 @@ class _Ledger:
         values[:, last - 1] = self.record.nothing[:, last - 1]
         return values
 
-    def divided(self, whole: _Array, answer: Callable[[], _Array]) -> _Array:
-        """Return this ledger's part of calls, tokens or seconds that include an answer's."""
-        if self.part == "all":
-            return whole
-        return answer() if self.part == "answer" else whole - answer()
+    def divided(self, whole: _Array, answer: Callable[[], _Array], draft: str = "") -> _Array:
+        """Return this ledger's part of what includes an answer's, and a draft's where there is a column."""
+        if self.part != "loop":
+            return answer() if self.part == "answer" else whole
+        loop = whole - answer()
+        # a draft that the loop's own answer replaced was asked for by whoever reads answers
+        drafts = self.record.filled(draft, self.record.nothing) if draft else self.record.nothing
+        return loop - np.minimum(drafts, np.maximum(loop, 0.0))
 
 
 # --- calls ----------------------------------------------------------------------------------------
 def _llm_calls(ledger: _Ledger) -> _Array:
     record = ledger.record
-    calls = ledger.divided(record.asked, lambda: record.answer_calls)
+    calls = ledger.divided(record.asked, lambda: record.answer_calls, "draft_calls")
     if ledger.part == "answer":
         return calls
     if ledger.reads.samples:
@@ -291,7 +294,8 @@ def _tokens(name: str) -> Callable[[_Ledger], _Array]:
 
     def paid(ledger: _Ledger) -> _Array:
         record = ledger.record
-        tokens = ledger.divided(record.column(name), lambda: _answer_tokens(record, name))
+        answer = partial(_answer_tokens, record, name)
+        tokens = ledger.divided(record.column(name), answer, f"draft_{name}")
         if ledger.part == "answer":
             return tokens
         if ledger.reads.samples and record.traces.has("samples"):
@@ -346,7 +350,7 @@ def _seconds(ledger: _Ledger) -> _Array:
             spent = np.where(record.traces.exists, np.nan_to_num(apart), np.nan)
             seconds = seconds - (spent - ledger.read(spent * share))
     seconds = np.maximum(seconds, 0.0)  # clocks of single precision
-    return ledger.divided(seconds, lambda: _answer_seconds(ledger, seconds))
+    return ledger.divided(seconds, lambda: _answer_seconds(ledger, seconds), "draft_latency_s")
 
 
 def _answer_seconds(ledger: _Ledger, whole: _Array) -> _Array:
@@ -362,14 +366,25 @@ def _answer_seconds(ledger: _Ledger, whole: _Array) -> _Array:
 
 # --- charges --------------------------------------------------------------------------------------
 def _usd(ledger: _Ledger) -> _Array:
-    """Return dollars; a round is one request, since its samples and verdicts repeat its prompt."""
-    prices = ledger.model.prices
+    """Return dollars as billed, else at prices, by which samples and verdicts share a round's request."""
+    record, prices = ledger.record, ledger.model.prices
+    billed = record.sparse("usd")
+    if billed is not None:
+        paid = ledger.divided(billed, lambda: record.of_answers("answer_usd", billed))
+        unbilled = np.isnan(billed)
+        settled = np.where(unbilled & record.traces.exists, 0.0, paid)
+        record.known(settled, "column 'answer_usd', what the answers alone cost,")
+        return np.where(unbilled, np.nan if prices is None else _priced(ledger, prices), paid)
     if prices is None:
         raise UnknownCostError(
-            "no prices were given; type --price-model MODEL, or "
+            f"{record.source} has no column 'usd', and no prices were given; type --price-model MODEL, or "
             "--prices input=0.15,output=0.60 (USD per million tokens), in Python "
             "cost_model=suffice.CostModel(prices=suffice.costs.prices.prices_of(MODEL))"
         )
+    return _priced(ledger, prices)
+
+
+def _priced(ledger: _Ledger, prices: Prices) -> _Array:
     (_, base), *tiers = prices.tariffs
     paid = _charged(ledger, base)
     for above, tariff in tiers:
@@ -456,7 +471,7 @@ _ALL = (
     ),
     Cost("passages", "passages", "passages added to the prompt", _passages, of_answers=False),
     Cost("seconds", "time", "wall seconds of the rounds as they were recorded", _seconds, "s"),
-    Cost("usd", "price", "US dollars at given prices", _usd, "USD"),
+    Cost("usd", "price", "US dollars as billed, else at given prices", _usd, "USD"),
     Cost("joules", "energy", "energy by stated constants", _joules, "J"),
     Cost(
         "rounds", "rounds", "rounds", lambda ledger: ledger.record.nothing + 1.0, of_answers=False

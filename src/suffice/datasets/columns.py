@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from suffice.datasets.files import FileTable, Row, no_column, open_table, text_id
-from suffice.errors import DataError, counted
+from suffice.errors import DataError, UsageError, counted
 from suffice.trace.parquet import columns_of, from_cells
+from suffice.trace.rounds.checks import OF_QUESTIONS, meant
 from suffice.trace.rounds.records import Gold, Question, QuestionRecord
 from suffice.trace.rounds.schema import COLUMNS, record_from_rows
 from suffice.trace.values import MOST_INT16
@@ -37,10 +38,10 @@ def fields_of(value: Any, name: str = "") -> Iterator[str]:
 
 
 def number(row: Row, value: Any, column: str) -> float:
-    """Return a number, or the number in a text."""
+    """Return a number, or the number in a text; true and false are 1 and 0."""
     try:
-        if isinstance(value, str | int | float):  # true and false are a signal's 1 and 0
-            return float(value)
+        if isinstance(value, str | int | float):
+            return float(_TRUTH.get(str(value).lower(), value))
     except (ValueError, OverflowError):
         pass
     raise row.error(f"must be a number, found {value!r:.60}", column)
@@ -60,6 +61,15 @@ def numbers_by_name(row: Row, value: Any, column: str) -> dict[str, float]:
         str(name): math.nan if held is None else number(row, held, column)
         for name, held in pairs.items()
     }
+
+
+def scaled(row: Row, score: float, column: str, ends: Sequence[float]) -> float:
+    """Return a score between the ends of a range as one from 0 to 1."""
+    if len(ends) != 2 or not ends[0] < ends[1]:
+        raise UsageError(f"the range of scores is LOW,HIGH as in 1,5; found {ends!r:.60}")
+    if not ends[0] <= score <= ends[1]:
+        raise row.error(f"must be a score from {ends[0]:g} to {ends[1]:g}, found {score:g}", column)
+    return (score - ends[0]) / (ends[1] - ends[0])
 
 
 def _refuse_objects(row: Row, value: Any, column: str) -> None:
@@ -93,10 +103,10 @@ def cell(row: Row, value: Any, column: str, kind: pa.DataType) -> Any:
         return _TRUTH[str(value).lower()]
     if name.startswith("timestamp"):
         return replace(row, values={column: value}).moment(column)
-    found_number = math.nan if isinstance(value, bool) else number(row, value, column)
+    found_number = number(row, value, column)
     if not name.startswith("int"):
         return None if math.isnan(found_number) else found_number
-    if not found_number.is_integer():
+    if isinstance(value, bool) or not found_number.is_integer():
         raise row.error(f"must be a whole number, found {value!r:.60}", column)
     return int(found_number)
 
@@ -113,10 +123,13 @@ def _items(row: Row, value: Any, column: str, item: pa.DataType) -> Any:
     parts = {item.field(at).name: item.field(at).type for at in range(item.num_fields)}
     structs = []
     for one in value:
-        if not isinstance(one, dict) or not set(parts) & set(one):
+        others = [] if not isinstance(one, dict) else [*{*one} - {*parts}]
+        nameless = "text" in parts and bool(others) and one.get("id") is None is one.get("text")
+        if not isinstance(one, dict) or not {*parts} & {*one} or nameless:
+            fields = f", of {', '.join(fields_of(one, f'{column}[]'))}" if others else ""
             raise row.error(
-                f"each item must be an object with some of {', '.join(parts)}, found {one!r:.60}; lists of "
-                "ids or of texts alone are --columns passage_ids=NAME,passage_texts=NAME",
+                f"each item must be an object with some of {', '.join(parts)}, found {one!r:.60}; name what "
+                f"holds ids and texts: --columns passage_ids=NAME,passage_texts=NAME{fields}",
                 column,
             )
         struct = {
@@ -133,7 +146,7 @@ def _items(row: Row, value: Any, column: str, item: pa.DataType) -> Any:
 _TYPES = {column.name: column.type for column in COLUMNS}
 _PASSAGE = _TYPES["passages"].value_type
 _QUESTION, _GOLD = columns_of(Question, COLUMNS), columns_of(Gold, COLUMNS)
-_SHARED = (*(column.name for column in (*_QUESTION, *_GOLD)), "propensity", "policy_hash")
+_SHARED = ("question_id", *OF_QUESTIONS)
 SIGNAL = "signals."
 _PASSAGES = {
     "passage_ids": "id",
@@ -148,8 +161,8 @@ _TIMES = {f"{name[:-2]}_{unit}": name for unit in ("ms", "us", "ns") for name in
 ROLES: tuple[str, ...] = (*_TYPES, *_PASSAGES, *_TIMES)
 """What a column may hold: the columns of the schema, lists of passages' parts, seconds in smaller units."""
 
-_USUAL = ("question_id", "round", "question", "answer", "gold_answers")
-_FORM = "".join(f"{role}=NAME," for role in _USUAL) + "..."
+_FORM = "question_id=NAME,round=NAME,question=NAME,answer=NAME,gold_answers=NAME,..."
+_NEEDED = (("question", "question_id"), ("answer", "score"))
 TASR: Mapping[str, str] = {
     "question_id": "qid",
     "round": "round",
@@ -169,7 +182,10 @@ class Layout:
 
     columns: Mapping[str, str] = field(default_factory=dict)
     rounds_from: Literal[0, 1] | None = None
+    separator: str = ""
+    score_range: Sequence[float] = ()
     duplicates: Literal["refuse", "first", "last"] = "refuse"
+    answers_in_every_round: bool = False
     skip_invalid: bool = False
     notes: list[str] = field(default_factory=list)
 
@@ -184,13 +200,12 @@ def read_table(
 ) -> tuple[QuestionRecord, ...]:
     """Return the records of rows; ``broken`` are its invalid lines.
 
-    Id, round, question, answer and gold answers are also read from columns with the schema's names; without
-    any roles, every column with such a name is read. The column decides how a cell is read. In text cells
-    lists are JSON. A blank text cell, or a null, is no value.
+    Columns with the schema's names are read too. The column decides how a cell is read. In text cells lists
+    are JSON, or parted by the separator. A blank text cell, or a null, is no value.
     """
     held = _columns(table, layout)
     problems = [_Problem("broken lines", None, error) for error in broken]
-    lines = _lines(table, held, problems)
+    lines = _lines(table, held, problems, layout)
     first = _first_round(lines, layout)
     records: dict[str, QuestionRecord] = {}
     wrong = {problem.question for problem in problems}
@@ -209,7 +224,7 @@ def read_table(
                     _Problem("questions with gaps", question, rows[-1].error(said, "round"))
                 )
             else:
-                records[question] = _record(kept)
+                records[question] = _record(kept, rows)
         except DataError as error:
             problems.append(_Problem("wrong cells", question, error))
     if layout.duplicates == "refuse":
@@ -233,10 +248,9 @@ def read_table(
             f"row {problems[0].error.row}: {problems[0].error.message}"
         )
     if "round" not in held and len(lines) < sum(map(len, lines.values())):
-        unread = ", ".join(sorted({*table.names} - {_head(table, one) for one in held.values()}))
         layout.notes.append(
             "the rounds of a question were numbered in the file's order; where a column numbers them: "
-            f"--columns round=NAME (not read: {unread or 'none'})"
+            "--columns round=NAME"
         )
     return left
 
@@ -259,7 +273,7 @@ def _first_round(lines: Mapping[str, Sequence[_Line]], layout: Layout) -> int:
 # --- which columns ----------------------------------------------------------------------------------
 def _columns(table: FileTable, layout: Layout) -> dict[str, str]:
     command = f"--format columns {table.file}"
-    roles = layout.columns
+    roles = {role: column for role, column in layout.columns.items() if column != "-"}
     for role, column in roles.items():
         if _head(table, column) not in table.names:
             raise no_column(_with_fields(table, table.names), role, column, command)
@@ -268,10 +282,12 @@ def _columns(table: FileTable, layout: Layout) -> dict[str, str]:
                 f"{column} was read as seconds; if it is milliseconds: --columns {role[:-1]}ms={column}"
             )
     free = set(table.names) - set(roles.values())
-    own = _USUAL if roles else ROLES
-    held = {role: role for role in own if role in free and role not in roles} | dict(roles)
-    needed = (("question", "question_id"), ("answer", "score"))
-    if missing := [" or ".join(names) for names in needed if not {*names} & {*held}]:
+    named = {*layout.columns, *({"passages"} if {*_PASSAGES} & {*roles} else ())}
+    named |= {*_PASSAGES} if "passages" in layout.columns else set()
+    named |= {_TIMES.get(role, role) for role in named}
+    held = {role: role for role in ROLES if role in free and not {role, _TIMES.get(role)} & named}
+    held |= roles
+    if missing := [" or ".join(names) for names in _NEEDED if not {*names} & {*held}]:
         raise DataError(
             f"no column is named for {' and '.join(missing)}; it has: "
             f"{', '.join(_with_fields(table, table.names).names)}; say which holds what: --columns {_FORM}",
@@ -284,6 +300,10 @@ def _columns(table: FileTable, layout: Layout) -> dict[str, str]:
             inside = column in fields.names or _any_within(column, fields.names)
             if not inside and _any_within(_head(table, column), fields.names):
                 raise no_column(fields, role, column, command)  # else null or empty in every row
+    heads = {_head(table, column) for column in held.values()}
+    if unread := ", ".join(name for name in table.names if name not in heads):
+        said = f"not read: {unread:.400}; name what one holds: --columns ROLE=NAME, or signals.OWN=NAME"
+        layout.notes.append(f"{said} for a number of your own")
     return held
 
 
@@ -301,16 +321,21 @@ def _any_within(column: str, fields: Sequence[str]) -> bool:
 
 
 def _lines(
-    table: FileTable, held: Mapping[str, str], problems: list[_Problem]
+    table: FileTable, held: Mapping[str, str], problems: list[_Problem], layout: Layout
 ) -> dict[str, list[_Line]]:
     heads = {column: _head(table, column) for column in held.values()}
     lines: dict[str, list[_Line]] = {}
     for whole in table.rows(tuple(dict.fromkeys(heads.values()))):
         question = None
         try:
-            row = replace(whole, values={name: _at(whole, name, heads[name]) for name in heads})
+            values = {name: _at(whole, name, heads[name]) for name in heads}
+            row = replace(whole, values=values, separator=layout.separator)
             question = _question_id(row, held)
-            lines.setdefault(question, []).append(_line(row, held, question))
+            lines.setdefault(question, []).append(line := _line(row, held, question))
+            if layout.answers_in_every_round:
+                line.cells.setdefault("answer_calls", 0)
+            if layout.score_range and (score := line.cells.get("score")) is not None:
+                line.cells["score"] = scaled(row, score, held["score"], layout.score_range)
         except DataError as error:
             problems.append(_Problem("wrong cells", question, error))
     return lines
@@ -429,6 +454,8 @@ def _refusal(problems: Sequence[_Problem], *, skips: bool) -> DataError:
     if skips and kinds - {"repeated rounds"}:
         ways.append("--skip-invalid to leave out incomplete or invalid lines and questions")
     error = problems[0].error
+    if error.column in {*ROLES} - {"question_id", "round"} and "wrong cells" in kinds:
+        ways.append(f"--columns {error.column}=- to leave the column out")
     more = f" ({len(problems) - 1:,} more are wrong)" if len(problems) > 1 else ""
     said = f"{error.message}{more}{'; add ' if ways else ''}{'; '.join(ways)}"
     return DataError(said, file=error.file, row=error.row, column=error.column)
@@ -449,8 +476,7 @@ def _by_round(
     return kept if {*kept} - {0} == {*range(1, max(*kept, 1) + 1)} else None
 
 
-def _record(rows: dict[int, _Line]) -> QuestionRecord:
-    lines = tuple(rows.values())
+def _record(rows: dict[int, _Line], lines: Sequence[_Line]) -> QuestionRecord:
     shared = _agreed(lines)
     closed = rows.pop(0, None)
     last = {**rows[len(rows)].cells, **{name: shared.get(name) for name in _SHARED}}
@@ -475,10 +501,9 @@ def _agreed(lines: Sequence[_Line]) -> dict[str, Any]:
     shared: dict[str, Any] = {}
     for line in lines:
         for name in _SHARED:
-            value = line.cells.get(name)
-            if value is None:
+            if (value := line.cells.get(name)) is None or meant(name, value) is None:
                 continue
-            if shared.setdefault(name, value) != value:
+            if meant(name, shared.setdefault(name, value)) != meant(name, value):
                 raise line.error(
                     f"question {line.cells['question_id']!r} has {shared[name]!r:.60} in an earlier row and "
                     f"{value!r:.60} here; it is the same in all rows of a question",

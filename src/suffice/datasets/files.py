@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import math
+import re
 import warnings
 import zlib
 from collections import Counter
@@ -18,13 +19,22 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from suffice.contracts import strict_json
-from suffice.errors import DataError, SufficeWarning, UsageError, counted, did_you_mean, plain_file
+from suffice.errors import (
+    MOST_BYTES,
+    DataError,
+    SufficeWarning,
+    UsageError,
+    at_most,
+    counted,
+    did_you_mean,
+    most_unpacked,
+    plain_file,
+)
 from suffice.trace.rounds.records import Gold, Passage, Question
 from suffice.trace.store import free_id
 from suffice.trace.values import MOST_INT32
 
 T = TypeVar("T")
-MOST_BYTES = 2 << 30  # of text that are read of a file at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,13 +48,14 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One question of a file, or an object inside it, with its place; ``untyped``: all text, as in CSV."""
+    """A question of a file, or an object in it; ``untyped``: all text; ``separator`` parts cells of texts."""
 
     file: str
     number: int
     values: Mapping[str, Any]
     untyped: bool = False
     place: str = ""
+    separator: str = ""
 
     def error(self, message: str, column: str | None = None) -> DataError:
         named = ".".join(part for part in (self.place, column) if part)
@@ -111,8 +122,10 @@ class Row:
         return value
 
     def listed(self, column: str | None) -> Any:
-        """Return a value; in text cells, a value that begins as a list is read as JSON."""
+        """Return a value; in text cells, a value that begins as a list is read as JSON, others are parted."""
         value = None if column is None else self.values.get(column)
+        if self.separator and isinstance(value, str) and not value.strip().startswith("["):
+            return [part.strip() for part in value.split(self.separator) if part.strip()]
         if not (self.untyped and isinstance(value, str) and value.strip().startswith("[")):
             return value
         return self.json(
@@ -158,17 +171,18 @@ def _unreadable(path: Path, error: Exception) -> DataError:
 def _content(path: Path) -> str:
     try:
         with plain_file(path).open("rb") as stream:
-            packed = stream.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if packed else path.open("rb") as stream:
-            data = stream.read(MOST_BYTES + 1)
+            packed = stream.peek(2)[:2] == b"\x1f\x8b"
+            most = most_unpacked(path.stat().st_size) if packed else MOST_BYTES
+            data = at_most(gzip.GzipFile(fileobj=stream) if packed else stream, path, most)
     except (OSError, EOFError, zlib.error) as error:
         raise _unreadable(path, error) from error
-    if len(data) > MOST_BYTES:
-        raise DataError(f"holds more than {MOST_BYTES:,} bytes of text; split it", file=str(path))
+    marked = data.startswith((b"\xff\xfe", b"\xfe\xff"))
     try:
-        return data.decode("utf-8-sig")
+        return data.decode("utf-16" if marked else "utf-8-sig")
     except UnicodeDecodeError as error:
-        raise DataError(f"not UTF-8 text ({error})", file=str(path)) from error
+        of = "UTF-16" if marked or b"\0" in data[:64] else "LATIN1"
+        said = f"not UTF-8 text ({error}); write it anew: iconv -f {of} -t UTF-8 {path} > NEW"
+        raise DataError(said, file=str(path)) from error
 
 
 def _row(value: Any, path: Path, number: int) -> Row:
@@ -179,7 +193,7 @@ def _row(value: Any, path: Path, number: int) -> Row:
 
 def json_lines(path: Path, broken: list[DataError] | None = None) -> Iterator[Row]:
     """Yield the rows of a file with one object per line; skip blank lines, collect ``broken`` ones."""
-    lines = (line for line in _content(path).split("\n") if line.strip())
+    lines = (line for line in re.split("[\r\n]", _content(path)) if line.strip())
     for number, line in enumerate(lines):
         try:
             row = Row(str(path), number, {})
@@ -249,11 +263,14 @@ def _objects(path: Path, broken: list[DataError] | None) -> FileTable:
 
 def _separated(path: Path, _broken: list[DataError] | None) -> FileTable:
     """Read separated values; every cell is text, so ``007`` stays an id."""
-    between = "\t" if plain_suffix(path) == ".tsv" else ","
+    text = _content(path)
+    header = re.split("[\r\n]", text, maxsplit=1)[0]
+    usual = "\t" if plain_suffix(path) == ".tsv" else ","
+    # spreadsheets of many countries write semicolons
+    between = max((usual, *",;\t|"), key=header.count)
+    csv.field_size_limit(MOST_BYTES)
     try:
-        lines = list(
-            csv.reader(io.StringIO(_content(path), newline=""), delimiter=between, strict=True)
-        )
+        lines = list(csv.reader(io.StringIO(text, newline=""), delimiter=between, strict=True))
     except csv.Error as error:
         raise DataError(f"not CSV ({error})", file=str(path)) from error
     header, *cells = [line for line in lines if line] or [[]]
@@ -299,6 +316,7 @@ def _parquet(path: Path, _broken: list[DataError] | None) -> FileTable:
 
 _OPENERS: Mapping[str, Callable[[Path, list[DataError] | None], FileTable]] = {
     ".jsonl": _objects,
+    ".ndjson": _objects,
     ".json": _objects,
     ".csv": _separated,
     ".tsv": _separated,

@@ -27,7 +27,7 @@ from suffice.datasets.runs import (
     read_run,
     text_of,
 )
-from suffice.errors import DataError, SufficeWarning, counted
+from suffice.errors import DataError, SufficeWarning, at_most, counted, most_unpacked
 from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Token, TopToken
 
 _GRADES: Mapping[str, float] = {
@@ -88,19 +88,27 @@ def _of_zip(path: Path) -> Iterator[Mapping[str, Any]]:
     """Yield the samples of a ``.eval`` in order; unpack no more bytes than its directory states."""
     try:
         with zipfile.ZipFile(path) as archive:
-            parts = [part for part in archive.infolist() if part.filename.startswith("samples/")]
-            if not parts and "header.json" not in archive.namelist():
-                raise DataError("is a zip, but not a log of inspect_ai", file=str(path))
-            for part in parts:
+            for part in _parts(path, archive):
                 sample = strict_json(_unpacked(path, archive, part))
                 yield from objects_in([sample])
     except (*_DAMAGED, zlib.error) as error:
         raise DataError(f"cannot be read ({error}); the log is damaged", file=str(path)) from error
 
 
+def _parts(path: Path, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
+    parts = [part for part in archive.infolist() if part.filename.startswith("samples/")]
+    if not parts and "header.json" not in archive.namelist():
+        raise ValueError("it is a zip, but not a log of inspect_ai")
+    size, most = sum(part.file_size for part in parts), most_unpacked(path.stat().st_size)
+    if size > most:
+        raise ValueError(f"it would unpack to {size:,} bytes, and {most:,} are allowed")
+    return parts
+
+
 def _unpacked(path: Path, archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> bytes:
     if part.compress_type != _ZSTANDARD:
-        return archive.read(part)
+        with archive.open(part) as stream:  # read() unpacks all before it looks at its size
+            return at_most(stream, path, part.file_size)
     import pyarrow as pa
 
     # Zstandard, which zipfile knows from Python 3.14 on; a local header is 30 bytes, a name and extras
@@ -218,7 +226,7 @@ def _call(row: Row, event: Mapping[str, Any]) -> Call:
         prompt_tokens=None if prompt is None else prompt + (read or 0) + (written or 0),
         cached_tokens=read,
         completion_tokens=completion,
-        cost_usd=float(cost) if isinstance(cost, int | float) and 0 <= cost < 1e9 else None,
+        usd=float(cost) if isinstance(cost, int | float) and 0 <= cost < 1e9 else None,
         tokens=_tokens(row, output),
         searches=_asks(_message(output)),
         calls=0 if event.get("cache") == "read" else 1,

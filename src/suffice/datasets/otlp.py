@@ -444,7 +444,7 @@ def _call(span: _Span, *, within: bool) -> Call:
     return Call(
         text=span.told("output", _OUTPUT),
         **{name: told.amount(*places) for name, places in _AMOUNTS.items()},  # type: ignore[arg-type]
-        cost_usd=float(cost) if isinstance(cost, float | int) and 0 <= cost < _MOST_NS else None,
+        usd=float(cost) if isinstance(cost, float | int) and 0 <= cost < _MOST_NS else None,
         searches=not within and span.asks,
         ended=_moment(span.end),
     )

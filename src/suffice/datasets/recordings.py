@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
+from dataclasses import replace as replaced
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +20,7 @@ from suffice.datasets.columns import (
     number,
     read_columns,
     read_table,
+    scaled,
     texts,
 )
 from suffice.datasets.files import (
@@ -33,10 +35,9 @@ from suffice.datasets.files import (
 )
 from suffice.datasets.inspect_ai import read_inspect
 from suffice.datasets.otlp import read_otlp
-from suffice.datasets.runs import COST, passage_of, read_atif
+from suffice.datasets.runs import passage_of, read_atif
 from suffice.errors import DataError, UsageError, counted, did_you_mean
 from suffice.trace.durable import check_free, sha256_of
-from suffice.trace.export import read_watch_1
 from suffice.trace.lazy import in_memory
 from suffice.trace.recording import live_store
 from suffice.trace.rounds.derive import Written, read_source, write_copy
@@ -185,14 +186,14 @@ FORMATS: Mapping[str, Format] = {
         "where the loop computed its error from a label, no live loop has the signal",
     ),
     "tasr": Format(
-        read=lambda path, layout: read_columns(path, replace(layout, columns=TASR)),
+        read=lambda path, layout: read_columns(path, replaced(layout, columns=TASR)),
         meaning="Parquet files of TASR's experiments",
         note="score is current_f1; the margin, overlap and gap are the recorded ones",
     ),
     "atif": Format(
         read=lambda path, _: read_atif(path),
         meaning="trajectories of agents in the Agent Trajectory Interchange Format, up to 1.8",
-        note=f"{_RUN}; what the calls cost is signal {COST}",
+        note=_RUN,
     ),
     "otlp": Format(
         read=lambda path, _: read_otlp(path),
@@ -203,10 +204,6 @@ FORMATS: Mapping[str, Format] = {
         read=lambda path, _: read_inspect(path),
         meaning="logs of inspect_ai, .eval or .json",
         note=f"{_RUN}; scores given while a sample ran are those of their round",
-    ),
-    "watch-1": Format(
-        read=lambda path, _: read_watch_1(path),
-        meaning="a folder that suffice.Watch or the service recorded into before stores",
     ),
 }
 
@@ -222,6 +219,9 @@ def import_traces(
     columns: Mapping[str, str] | None = None,
     rounds_from: Literal[0, 1] | None = None,
     duplicates: Literal["refuse", "first", "last"] = "refuse",
+    answers_in_every_round: bool = False,
+    separator: str = "",
+    score_range: Sequence[float] = (),
     skip_invalid: bool = False,
 ) -> Written:
     """Read recordings made elsewhere and write them as a trace set: all of them, or nothing.
@@ -233,12 +233,14 @@ def import_traces(
     ``columns`` maps roles to the file's columns: names of the schema, ``passage_ids``, ``passage_titles``,
     ``passage_texts``, ``passage_scores`` and ``signals.NAME``. A field inside a column is ``usage.in``; of
     each item of a list it is ``hits[].doc``. Seconds may be in smaller units: then the role or the column
-    ends in the unit, as ``latency_ms``. Without a map every column with a name of the schema is read. With a
-    map only ``question_id``, ``round``, ``question``, ``answer`` and ``gold_answers`` are read beside it.
+    ends in the unit, as ``latency_ms``. Every other column with a name of the schema is read too, unless the
+    map has ``NAME=-``; the notes list what is not read.
     ``rounds_from`` is the number of a question's first round; 1: a round 0 is the closed-book answer;
     ``None``: 1, and an error if most questions have a round 0, or one retrieved something. ``duplicates``
-    chooses among several rows of one round. ``skip_invalid`` drops questions that lack a round or have an
-    invalid cell, with a note.
+    chooses among several rows of one round. ``answers_in_every_round``: the loop answers in each round
+    anyway, so that ``answer_calls`` is 0 where the table does not say it. ``separator`` parts several texts
+    in a cell. ``score_range`` is what the worst and the best score are; they become 0 and 1.
+    ``skip_invalid`` drops questions that lack a round or have an invalid cell, with a note.
     """
     kind = FORMATS.get(format)
     if kind is None:
@@ -253,18 +255,20 @@ def import_traces(
             "rounds_from is 0 or 1, duplicates 'refuse', 'first' or 'last'; "
             f"found {rounds_from!r:.40}, {duplicates!r:.40}"
         )
-    options = (rounds_from, duplicates, skip_invalid)
-    if format not in _TABLES and options != (None, "refuse", False):
-        raise UsageError(
-            f"the rounds of {format} are known; --rounds-from, --duplicates and --skip-invalid go with "
-            "--format columns"
-        )
     layout = Layout(
         columns=columns or {},
         rounds_from=rounds_from,
         duplicates=duplicates,
+        answers_in_every_round=answers_in_every_round,
+        separator=separator,
+        score_range=score_range,
         skip_invalid=skip_invalid,
     )
+    if format not in _TABLES and layout != Layout(columns=layout.columns):
+        raise UsageError(
+            f"the rounds of {format} are known; --rounds-from, --duplicates, --answers-in-every-round, "
+            "--separator, --score-range and --skip-invalid go with --format columns"
+        )
     paths = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
     if not paths:
         raise UsageError("no file to import; name at least one")
@@ -290,6 +294,8 @@ def import_traces(
         ],
         **({"columns": dict(columns)} if columns else {}),
         **({} if rounds_from is None else {"rounds_from": rounds_from}),
+        **({"score_range": [*score_range]} if score_range else {}),
+        **({"answers_in_every_round": True} if answers_in_every_round else {}),
     }
     write_new(records.values(), Path(out), {"imported": came_from})
     splits = Counter(r.question.split for r in records.values() if r.question.split is not None)
@@ -339,6 +345,11 @@ def _lacking(records: Sequence[QuestionRecord], out: str | Path) -> Iterator[str
             "no question has gold answers: policies are compared by the record's scores, or else by "
             f"agreement with the full budget's answer; label some: suffice traces label {out} LABELS"
         )
+    golds = [gold for record in records for gold in record.gold.answers]
+    if mark := next(
+        (mark for mark in "|;" if 2 * sum(mark in one for one in golds) > len(golds)), ""
+    ):
+        yield f"most gold answers hold {mark!r}; if it parts several of them, add --separator {mark!r}"
     if not any(passage.text for passage in passages):
         kind = "passages without text" if passages else "no passages"
         yield f"{kind}: signals that read them are undefined; record passages with id and text"
@@ -349,6 +360,12 @@ def _lacking(records: Sequence[QuestionRecord], out: str | Path) -> Iterator[str
         yield f"{kind}: margins are undefined unless given as signals; ask the model for top_logprobs"
     if all(round_.usage.prompt_tokens is None for round_ in rounds):
         yield "no token counts: costs are rounds and calls; record prompt_tokens and completion_tokens"
+    told = [r.usage.prompt_tokens is None or r.usage.answer_calls is not None for r in rounds]
+    if not any(told) and not unanswered and longest > 1:
+        yield (
+            "a round's usage counts as its answer's: a policy that reads no answers pays for one round; if "
+            "your loop answers in every round anyway, add --answers-in-every-round (answer_calls = 0)"
+        )
     short = (record for record in records if len(record.rounds) < longest)
     if unstated := sum(record.stopped_by is None for record in short):
         yield (
@@ -370,6 +387,8 @@ def label_traces(
     out: str | Path | None = None,
     *,
     columns: Mapping[str, str] | None = None,
+    separator: str = "",
+    score_range: Sequence[float] = (),
     replace: bool = False,
     skip_unknown: bool = False,
     skip_invalid: bool = False,
@@ -380,7 +399,8 @@ def label_traces(
     ``.parquet`` file or directory, or ``None``: into the store. ``labels`` are labels, or a file of JSON
     lines, JSON, CSV or Parquet with one label per row. ``columns`` maps :data:`LABEL_ROLES` to its columns:
     ``question_id`` (or ``question``, for every question with that text) and others; default: columns of the
-    same name. ``replace``: the label overrides the record. ``skip_unknown`` drops labels of unrecorded
+    same name. ``separator`` and ``score_range`` as in :func:`suffice.traces.import_`. ``replace``: the label
+    overrides the record. ``skip_unknown`` drops labels of unrecorded
     questions, with a note.
     """
     store = live_store(source)
@@ -393,7 +413,8 @@ def label_traces(
     notes: list[str] = []
     if isinstance(labels, str | Path):
         place = str(labels)
-        given = _read_labels(Path(labels), columns or {}, read, notes)
+        layout = Layout(separator=separator, score_range=score_range, notes=notes)
+        given = _read_labels(Path(labels), columns or {}, layout, read)
     else:
         place = "the labels given"
         given = list(labels)
@@ -447,7 +468,7 @@ def label_traces(
 
 
 def _read_labels(
-    path: Path, columns: Mapping[str, str], read: TraceSet, notes: list[str]
+    path: Path, columns: Mapping[str, str], layout: Layout, read: TraceSet
 ) -> list[Label]:
     table = open_table(path)
     command = f"suffice traces label {read.origin.source} {path}"
@@ -468,18 +489,18 @@ def _read_labels(
     labels: list[Label] = []
     blank = 0
     for row in table.rows(tuple(dict.fromkeys(held.values()))):
-        found = _labels(row, held, ids if by_text else None)
+        found = _labels(row, held, ids if by_text else None, layout)
         blank += not found
         labels += found
     if blank:
-        notes.append(f"{counted(blank, 'row')} of {path} without a label")
+        layout.notes.append(f"{counted(blank, 'row')} of {path} without a label")
     return labels
 
 
 def _labels(
-    row: Row, held: Mapping[str, str], ids: Mapping[str, Collection[str]] | None
+    row: Row, held: Mapping[str, str], ids: Mapping[str, Collection[str]] | None, layout: Layout
 ) -> list[Label]:
-    values: dict[str, Any] = {}
+    row, values = replaced(row, separator=layout.separator), dict[str, Any]()
     for role, column in held.items():
         value = row.values.get(column)
         if value is None or (isinstance(value, str) and not value.strip()):
@@ -487,6 +508,8 @@ def _labels(
         value = cell(row, value, column, SCHEMA.field(role).type)
         if isinstance(value, list):
             values[role] = tuple(text.strip() for text in value)
+        elif role == "score" and value is not None and layout.score_range:
+            values[role] = scaled(row, value, column, layout.score_range)
         elif value is not None:
             values[role] = value.strip() if isinstance(value, str) else value
     key = values.pop("question" if ids is not None else "question_id", None)

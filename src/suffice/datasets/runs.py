@@ -8,7 +8,6 @@ for the round of the search before it. The run's answer belongs to the last roun
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -22,8 +21,6 @@ from suffice.trace.rounds.records import Passage, Question, QuestionRecord, Roun
 
 ANSWERING = frozenset({"submit", "submit_answer", "final_answer", "final_result", "finish"})
 """Tools by which agents hand in their answer: no searches."""
-COST = "cost_usd"
-"""The signal that holds what a round's calls cost, where the recording says so."""
 _TEXT_NAMES = ("text", "content", "contents", "page_content", "snippet", "document", "body")
 _ID_NAMES = ("id", "source_doc_id", "doc_id", "document_id", "docid", "url", "source")
 _TITLE_NAMES = ("title", "name")
@@ -39,7 +36,7 @@ class Call:
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     completion_tokens: int | None = None
-    cost_usd: float | None = None
+    usd: float | None = None
     tokens: tuple[Token, ...] | None = None
     searches: bool = False
     calls: int = 1
@@ -129,7 +126,6 @@ def _round(part: _Open, seen: set[str], answer: str | None, began: datetime | No
     final = part.calls[-1] if part.calls and answer is not None else None
     answering = None if final is None or final.searches else final
     scored = [noted.answer for noted in part.noted if noted.answer is not None]
-    costs = [call.cost_usd for call in part.calls if call.cost_usd is not None]
     steps: list[Call | Search] = [*part.calls, *part.searches]
     ends = [step.ended for step in steps if step.ended is not None]
     ended = max(ends, default=None)
@@ -144,7 +140,6 @@ def _round(part: _Open, seen: set[str], answer: str | None, began: datetime | No
         tokens=None if answering is None else answering.tokens,
         usage=_usage(part, answering, began, ended),
         time=ended,
-        signals={COST: math.fsum(costs)} if costs else {},
     )
 
 
@@ -152,7 +147,7 @@ def _usage(
     part: _Open, answering: Call | None, began: datetime | None, ended: datetime | None
 ) -> Usage:
     seconds = (ended - began).total_seconds() if began is not None and ended is not None else None
-    names = ("prompt_tokens", "cached_tokens", "completion_tokens")
+    names = ("prompt_tokens", "cached_tokens", "completion_tokens", "usd")
     return Usage(
         llm_calls=sum(call.calls for call in part.calls),
         answer_calls=0 if answering is None else min(answering.calls, 1),
@@ -163,7 +158,7 @@ def _usage(
     )
 
 
-def _summed(calls: Iterable[Call], name: str) -> int | None:
+def _summed(calls: Iterable[Call], name: str) -> Any:
     known = [amount for call in calls if (amount := getattr(call, name)) is not None]
     return sum(known) if known else None
 
@@ -404,7 +399,7 @@ def _call(step: Row) -> Call:
         prompt_tokens=metrics.amount("prompt_tokens"),
         completion_tokens=metrics.amount("completion_tokens"),
         cached_tokens=metrics.amount("cached_tokens"),
-        cost_usd=cost,
+        usd=cost,
         tokens=tokens,
         searches=_asks(step),
         calls=step.amount("llm_call_count") or 1,

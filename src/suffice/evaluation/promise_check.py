@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shlex
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,27 +13,23 @@ from typing import Any
 
 import numpy as np
 
-from suffice.contracts import StopPolicy, strict_json
+from suffice.contracts import strict_json
 from suffice.costs.usage import COSTS
-from suffice.errors import DataError, UsageError, counted, plain_file, unknown_name
+from suffice.errors import DataError, SufficeError, UsageError, counted, read_plain, unknown_name
 from suffice.evaluation.choose import candidates as choosing
-from suffice.evaluation.choose.bounds import (
-    LOSES,
-    Bound,
-    allowed_in_words,
-    bound_in_words,
-    p_values_of,
-    plain,
-)
+from suffice.evaluation.choose.bounds import LOSES, Promise, allowed_in_words, bound_in_words
 from suffice.evaluation.choose.candidates import Candidate, Kept
+from suffice.evaluation.choose.proof import OwnPath, PathTests, paths_of, walk_again
 from suffice.evaluation.replay.loop_comparison import LoopComparison, compare_loops, shared_rows
 from suffice.evaluation.replay.named_policies import NamedPolicy
 from suffice.evaluation.settings import USUAL_LOSS, ChoiceSettings, ScoredSettings
+from suffice.foreign import named_place, read_toml
 from suffice.measures.measures import Measures
+from suffice.measures.scores import refuse_code
 from suffice.options import as_share
 from suffice.policies.defaults import EVAL_SPLIT
 from suffice.policies.policy_file import PolicyFile, check_version, load_policy, policy_hash
-from suffice.policies.rules.policy import Rule
+from suffice.policies.rules.policy import Rule, coin_sides
 from suffice.results.as_json import as_json
 from suffice.results.formats import bracket, estimated, percent, points
 from suffice.results.table import Column, Described, Table, table_of
@@ -44,13 +38,13 @@ from suffice.scoring import METRICS
 from suffice.signals.signal_table import refuse_lacking
 from suffice.stats.fields import Fields, whole
 from suffice.stats.intervals import Interval, mean_interval, resampled_means
-from suffice.stats.units import Array, unit_means
+from suffice.stats.units import Array, equally_many, per_unit
 from suffice.trace.durable import replace_file
+from suffice.trace.engines import Address, as_place, named_address
 from suffice.trace.rounds.trace_set import differences, in_words, loops_of, unit_keys
 from suffice.trace.stored_file import EXAMPLE
 
 _VERSION, _MOST_LOST = 1, 10
-_COIN = re.compile(r"coin\(\) < ([\d.e-]+)")
 _PARTS: dict[str, type] = {"tune_split": str, "split": str, "seed": int}
 _TERMS = ("max_loss", "confidence", "loss", "metric", "cost")
 _COLUMNS: tuple[Described, ...] = (
@@ -109,28 +103,34 @@ def promise_settings(**stated: Any) -> ChoiceSettings:
 
 
 def read_promises(file: Path) -> Iterator[tuple[str, str, ChoiceSettings]]:
-    """Yield record, policy file and terms of every ``[[promise]]``; paths start at the file's folder."""
+    """Yield record, policy file and terms of every ``[[promise]]``; paths stay below the repository."""
     try:
-        document = tomllib.loads(plain_file(file).read_text(encoding="utf-8"))
-        promises = [dict(one) for one in document["promise"]] or [{}]
+        promises = [dict(one) for one in read_toml(file)["promise"]] or [{}]
     except FileNotFoundError:
         raise DataError("no such file; to write one, type: suffice init", file=str(file)) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"no TOML with [[promise]]: {error}", file=str(file)) from error
     for number, stated in enumerate(promises, start=1):
         try:
-            places = [stated.pop(name) for name in ("record", "policy")]
-            record, policy = beside(file.parent, places[0]), file.parent / places[1]
-            yield record, str(policy), promise_settings(**stated)
-        except (UsageError, KeyError, TypeError, AttributeError) as error:
-            said = error if isinstance(error, UsageError) else "needs record and policy, as texts"
-            raise DataError(str(said), file=str(file), column=f"promise {number}") from error
+            record, policy = (stated.pop(name) for name in ("record", "policy"))
+            yield _named(file, record), named_place(file, policy), promise_settings(**stated)
+        except (UsageError, DataError, KeyError, TypeError, ValueError, RecursionError) as error:
+            said = getattr(error, "message", str(error))
+            said = said if isinstance(error, SufficeError) else "needs record and policy, as texts"
+            raise DataError(said, file=str(file), column=f"promise {number}") from error
+
+
+def _named(file: Path, record: str) -> str:
+    if isinstance(address := as_place(record), Address):
+        return named_address(address, file)
+    is_example = record == EXAMPLE.stem and not (file.parent / record).exists()
+    return record if is_example else named_place(file, record)
 
 
 def beside(folder: Path, record: str) -> str:
-    """Return the place of a record that a file of this folder names."""
+    """Return the place of a record that code in this folder names."""
     named = record == EXAMPLE.stem and not (folder / record).exists()
-    return record if named or "://" in record else str(folder / record)
+    return record if named or isinstance(as_place(record), Address) else str(folder / record)
 
 
 def check_promise(
@@ -195,18 +195,18 @@ def carry_promise(
             f"only one of the loops was told its budget, {in_words(moved)}; record both with --budget-note, "
             "or both without"
         )
-    before = _tested(*old, stated, settings)
+    before = _tested(*old, stated, settings, again=True)
     settings = replace(settings, cost=before.asked.cost or before.figures["cost"])
     of = settings.metric or stated.metric
     shared, _ = shared_rows(old[1].by(of), new[1].by(of), settings.f1_kind)
-    after = _tested(*new, stated, settings, shares=bool(len(shared)))
+    after = _tested(*new, stated, settings, shares=bool(len(shared)), again=True)
     parts, loops, changes = (before.part, after.part), None, {}
     note = "No question is in both records, so nothing is paired."
     note += f" The loops: {in_words(moved)}." if moved else ""
     if len((rows := shared_rows(*parts, settings.f1_kind))[0]):
         loops = compare_loops(*parts, ScoredSettings(**before.asked.scored))
         paired = [one.columns[at] for one, at in zip((before, after), rows, strict=True)]
-        means = unit_means(paired[1] - paired[0], parts[0].units[rows[0]])
+        means = per_unit(paired[1] - paired[0], parts[0].units[rows[0]])
         draws = resampled_means(means, resamples=settings.resamples, seed=settings.seed)
         name = after.figures["cost"]
         both = zip(("loss", name), means.T, draws.T, strict=True)
@@ -253,8 +253,8 @@ class _Stated:
 
     @property
     def metric(self) -> Any:
-        name = str(self.terms.get("metric")).removesuffix("_em")  # agreement of wrong stops
-        return name if name in METRICS else None
+        stated = self.terms.get("metric")  # of wrong stops: agreement_em, score_1
+        return stated.removesuffix("_em").removesuffix("_1") if isinstance(stated, str) else None
 
     @property
     def proven(self) -> dict[str, Any]:
@@ -303,37 +303,56 @@ class _Stated:
 
 
 def _tested(
-    record: str, measures: Measures, stated: _Stated, settings: ChoiceSettings, shares: Any = None
+    record: str,
+    measures: Measures,
+    stated: _Stated,
+    settings: ChoiceSettings,
+    *,
+    shares: bool = False,
+    again: bool = False,
 ) -> _Tested:
-    """Test a policy; ``shares``: of a changed loop, whether its questions chose it (``None``: as told)."""
+    """Test a policy; ``shares``: its choice knew these questions; ``again``: two loops are compared."""
     policy, terms = stated.file.policy, stated.terms
+    if settings.metric is None:
+        refuse_code(stated.metric, str(stated.place))
     measures = measures.by(settings.metric or stated.metric)
     answer = terms.get("answer") or policy.needs.returns or choosing.LATEST
     cost = settings.cost or terms.get("cost")
     asked = replace(settings, metric=measures.metric.name, cost=cost, answer=answer)
     choosing.refuse_several_loops(measures)
     choosing.refuse_one_round(measures)
+    choosing.refuse_wrong_exploration(measures)
     complete, incomplete = choosing.without_gaps(measures, "checking", asked.f1_kind)
     labelled, left_out = choosing.labelled_only(complete, asked)
     refuse_lacking(policy.specs, labelled.traces)
-    part, how, chosen = stated.testing(labelled, shares=bool(shares))
+    part, how, chosen = stated.testing(labelled, shares=shares)
     notes, reasons, error = [incomplete, *left_out, how, *stated.notes], [], 1.0 - asked.confidence
     moved = _moved(stated.made, loops_of(measures.traces.origin.run))
+    walked = None
     if chosen and (proven := stated.another(asked)) is not None:
         reasons.append(f"the choice on these questions proved {proven}")
-    elif chosen and (moved or shares is not None):
-        error /= whole(terms.get("tested"), "guarantee.tested", 1)
-        notes.append(
-            f"the loop changed{moved and f', {moved}'}; the choice on these questions tried "
-            f"{terms['tested']:,} policies, so the error of this test is at most {error:.2g}"
-        )
-    kept, columns, figures = _measured(part, stated.file, asked, error)
-    if figures["p_value"] > error:
+    elif chosen and (moved or again):
+        changed = f"the loop changed, {moved}; " * bool(moved) + "the choice on these questions"
+        walked = _walked(complete, part, stated, asked)
+        if walked is not None:
+            notes.append(f"{changed} is made anew, along all of its paths")
+        else:
+            error /= whole(terms.get("tested"), "guarantee.tested", 1)
+            notes.append(
+                f"{changed} tried {terms['tested']:,} policies, so the error of this test is at most "
+                f"{error:.2g}"
+            )
+    paid_by = complete if part is labelled else part
+    kept, columns, figures = _measured(part, paid_by, stated.file, asked, error)
+    passed = figures["p_value"] <= error
+    if walked is not None:
+        passed, figures["p_value"] = walked
+    if not passed:
         reasons.append(f"not proven on {counted(figures['questions'], 'question')}")
         notes.append(_most_lost(kept))
     if reasons:
-        again = f"suffice choose {shlex.quote(record)} --max-loss {asked.max_loss:g} --out NEW"
-        reasons[-1] += f"; type: {again}"
+        anew = f"suffice choose {shlex.quote(record)} --max-loss {asked.max_loss:g} --out NEW"
+        reasons[-1] += f"; type: {anew}"
     told = tuple(reasons), tuple(filter(None, notes))
     return _Tested(record, stated, asked, part, kept, columns, figures, *told)
 
@@ -403,33 +422,57 @@ class _Tested:
         return f"{decision.capitalize()} that {policy} {keeps} on {self.record}: {said}."
 
 
+def _walked(
+    complete: Measures, labelled: Measures, stated: _Stated, asked: ChoiceSettings
+) -> tuple[bool, float] | None:
+    """Whether the paths of the choice prove the policy here, and its p-value; ``None``: it is on no path."""
+    terms, policy = stated.terms, stated.file.policy
+    if terms.get("path") in (None, "learned") or not isinstance(policy, Rule):
+        return None
+    template, *levels = terms.get("own_path") or [None]
+    own = [] if template is None else [OwnPath(template, tuple(levels))]
+    axis = complete.costs(asked.cost_model).axis(asked.cost, {})
+    first = whole(terms.get("min_rounds", 1), "guarantee.min_rounds", 1)
+    paths = [*paths_of(labelled, axis.name, min_rounds=first, own=own)]
+    tests = PathTests(complete, labelled, replace(asked, cost=axis.name), paths)
+    promise = Promise(max_loss=asked.max_loss, confidence=asked.confidence, loss=asked.loss)
+    return walk_again(tests, policy.rule, promise, promise.delta)
+
+
 def _measured(
-    part: Measures, file: PolicyFile, asked: ChoiceSettings, error: float
+    part: Measures, paid_by: Measures, file: PolicyFile, asked: ChoiceSettings, error: float
 ) -> tuple[Kept, Array, dict[str, Any]]:
-    """The policy beside the full budget, its loss and cost (n_questions, 2), and its figures."""
-    heads, sides = _sides(file.policy)
+    """The policy beside the full budget, its loss and cost (n_questions, 2), and its figures.
+
+    A rule that tosses a coin loses and costs what it does on average over the coin, as its choice says.
+    """
+    sides = coin_sides(file.policy)
     members = [NamedPolicy.of(Rule(rule=f"round >= {part.traces.n_rounds}"), "full")]
-    for number, policy in enumerate((file.policy, *sides)):
+    for number, policy in enumerate((file.policy, *(side for _, side in sides))):
         members.append(NamedPolicy.of(policy, str(number), file.max_rounds))
     candidates = [Candidate(policy=one, group="path", answer=asked.answer) for one in members]
     kept = Kept.of(part, candidates, asked)
-    half = kept.half(np.arange(part.traces.n_questions))
-    bound = Bound(of=asked.loss, most=asked.max_loss or 0.0)
-    losses = replace(half, units=None).losses(np.arange(len(members)), bound.of)
-    both = np.stack([losses, kept.costs.T])  # (2, n_questions, n_members)
-    # a rule that tosses a coin is tested by its expected loss, as its choice did; its cost is as tossed
-    own = heads * both[0, :, 2] + (1.0 - heads) * both[0, :, 3] if sides else both[0, :, 1]
-    tested = unit_means(own[:, None], kept.units)
-    columns = np.stack([plain(own, bound, half), both[1, :, 1]], axis=1)
-    means = unit_means(columns, kept.units)
-    draws = resampled_means(means[:, :1], resamples=asked.resamples, seed=asked.seed)
-    after, before = float(means[:, 1].mean()), float(half.costs[0])
+    paid = kept.costs if paid_by is part else Kept.of(paid_by, candidates, asked).costs
+    half, bound = kept.half(np.arange(part.traces.n_questions)), asked.max_loss or 0.0
+    losses = half.losses(np.arange(len(members)), asked.loss)
+    chances = np.array([0.0, float(not sides), *(chance for chance, _ in sides)])
+    columns = np.stack([losses @ chances, chances @ kept.costs], axis=1)
+    # a coin beside what cannot lose is not tossed: its loss is a share of the other side's
+    share = sides[0][0] if sides and (kept.stops[3] == kept.stops[0]).all() else 1.0
+    tested = half.p_values(
+        columns[:, :1] / share, asked.loss, bound / share, error, whole=not sides or share < 1.0
+    )
+    means = per_unit(columns[:, :1], kept.units)
+    draws = resampled_means(means, resamples=asked.resamples, seed=asked.seed)
+    before, after = paid[0].mean(), (chances @ paid).mean()
     figures = {
         "questions": len(columns),
-        "saved": 1.0 - after / before if before else None,
+        "saved": float(1.0 - after / before) if before else None,
         "cost": kept.axis.name,
-        "loss": mean_interval(means[:, 0], draws[:, 0], -float(asked.loss == "signed")),
-        "p_value": float(p_values_of(half, tested, bound, error)[0]),
+        "loss": mean_interval(
+            means[:, 0], draws[:, 0], -float(asked.loss == "signed"), size=equally_many(kept.units)
+        ),
+        "p_value": float(tested[0]),
     }
     return kept, columns, figures
 
@@ -446,18 +489,9 @@ def _most_lost(kept: Kept) -> str:
     return f"lost most points: {', '.join(lost)}" if lost else ""
 
 
-def _sides(policy: StopPolicy) -> tuple[float, list[Rule]]:
-    """Of a rule that tosses one coin: the chance of heads, and its rules under heads and tails."""
-    toss = _COIN.search(policy.rule) if isinstance(policy, Rule) else None
-    if not isinstance(policy, Rule) or toss is None or policy.rule.count("coin()") != 1:
-        return 1.0, []
-    sides = (_COIN.sub(side, policy.rule) for side in ("round >= 1", "not round >= 1"))
-    return float(toss[1]), [replace(policy, rule=side) for side in sides]
-
-
 def _verdicts(file: Path) -> dict[str, Any]:
     try:
-        document = strict_json(plain_file(file).read_text(encoding="utf-8"))
+        document = strict_json(read_plain(file).decode("utf-8"))
         check_version(document, "suffice_promises", _VERSION)
         return dict(document["promises"])
     except FileNotFoundError:

@@ -10,7 +10,7 @@ from suffice.costs.usage import COSTS, USUAL_COSTS, CostModel
 from suffice.errors import UsageError, unknown_name
 from suffice.options import Option, as_share, as_tuple, read_grid, read_names, settle
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, TEMPLATE
-from suffice.scoring import AnswerChoice, F1Kind, MetricName, Weights
+from suffice.scoring import METRICS, AnswerChoice, F1Kind, Weights
 
 if TYPE_CHECKING:
     from suffice.evaluation.replay.named_policies import Wanted
@@ -64,12 +64,14 @@ Resamples = Annotated[
 Seed = Annotated[int, Option(at_least=0, help="seed of the resampling")]
 F1 = Annotated[F1Kind, Option(name="f1", help="F1 variant")]
 ComparedBy = Annotated[
-    MetricName | None,
+    str | None,
     Option(
         name="metric",
-        help="quantity to compare policies by. score: the record's own score. agreement: with the full "
-        "budget's own answer, without gold answers. f1-mlqa, em-mlqa: MLQA's script, in the language that "
-        "question_type names. (default: f1 where there are gold answers, else "
+        metavar="NAME",
+        help=f"quantity to compare policies by: {', '.join(METRICS)}, a column or signal of your own, or "
+        "MODULE:FUNCTION of an answer and its gold answers. f1-mlqa, em-mlqa: MLQA's script, in the language "
+        "that question_type names. score: the record's own score. agreement: with "
+        "the full budget's own answer, without gold answers. (default: f1 where there are gold answers, else "
         "score where the record holds scores, else agreement)",
     ),
 ]
@@ -105,7 +107,7 @@ Baseline = Annotated[
     str | None,
     Option(
         metavar="P",
-        help="policy to take differences against: fixed-K, a method or a policy file (default: fixed-3)",
+        help="policy to take differences against: fixed-K, a method or a policy file (default: all rounds)",
     ),
 ]
 Rules = Annotated[
@@ -283,7 +285,7 @@ class ChoiceSettings(ScoredSettings):
             metavar="E",
             parse=as_share,
             help="greatest mean loss against the full budget; 0.02 is 2 points. Chooses the cheapest policy "
-            "proven to keep it. (default: 1, 2, 3, 5 and 10 points, proven together)",
+            "proven to keep it. (default: 1, 2, 3, 5 and 10 points, tested together)",
         ),
     ] = None
     confidence: Confidence = 0.95
@@ -357,13 +359,25 @@ class ChoiceSettings(ScoredSettings):
         str | None,
         Option(
             metavar="RULE",
-            help="your own path: a rule with x in place of a number, as in 'answer_prob > x'",
+            help="your own path: a rule with x in place of a number, as in 'answer_prob > x'. Fix it before "
+            "you look at any label.",
         ),
     ] = None
     levels: Annotated[
         tuple[float, ...] | None,
-        Option(metavar="A,B,...", parse=read_grid, help="numbers of --path, from safe to bold"),
+        Option(
+            metavar="A,B,...",
+            parse=read_grid,
+            help="numbers of --path, from safe to bold, fixed before you look at any label",
+        ),
     ] = None
+    anytime: Annotated[
+        bool,
+        Option(
+            help="bet on questions in the order of recording: the promise holds although you choose again "
+            "whenever the record has grown. Paths only. Proves less than choosing once."
+        ),
+    ] = False
     answer: WhichAnswer = "latest"
     tune_split: TuneSplit = FIT_SPLIT
     split: Annotated[

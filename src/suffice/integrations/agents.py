@@ -7,12 +7,13 @@ import warnings
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from operator import attrgetter
 from typing import Any
 
 from suffice._optional import require
-from suffice.concurrency import at_once, settled
+from suffice.concurrency import settled
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.live.loop import Asking, Loop, Probe
 from suffice.live.reported import draft_of, reported_passages, reported_tokens, reported_usage
@@ -57,6 +58,7 @@ class Framework:
 
 DOCUMENTS = ("documents", "results", "passages")
 """Keys under which a tool's output holds its documents."""
+Tools = Collection[str] | None  # names of those that retrieve; None: all
 
 
 # --- rounds --------------------------------------------------------------------------------------
@@ -120,6 +122,7 @@ def outcome(loop: Loop) -> dict[str, Any]:
         "rounds": len(loop.rounds),
         "would_stop": loop.would_stop,
         "stopped_by": loop.stopped_by,
+        "dropped_calls": loop.dropped_calls,
         "reason": loop.reason,
         "policy_hash": loop.policy_hash,
     }
@@ -135,6 +138,8 @@ class Reply:
     usage: Any = None
     logprobs: Any = None
     answer_starts: int | None = None
+    calls: int = 0  # of tools
+    final: bool = False  # its text answers, whatever it calls: a tool of the output gives it
 
     def costs(self, seconds: float | None = None) -> dict[str, Any]:
         """Return the arguments of ``answered`` besides the text."""
@@ -151,30 +156,29 @@ class AgentRun:
     """Hold an agent's run: its loop, and the model's replies since the last round."""
 
     def __init__(
-        self, loop: Loop, *, tools: Collection[str] | None, probe: Asking, in_loop: bool = False
+        self, loop: Loop, *, tools: Tools, probe: Asking, in_loop: bool = False, write: Any = None
     ) -> None:
         if isinstance(probe, str) and not in_loop:
             raise UsageError(f"found probe={probe!r}; here it is True, False or a function")
         self.loop: Loop = loop
         self.in_loop: bool = in_loop
+        # its write(raw, text) puts the text in a raw reply's place, None: a new one, and keeps a final call
+        self._write: Callable[[Any, str], Any] = write or (lambda _, text: text)
         self._tools, self._probe = tools, probe
         self._usages: list[Usage] = []
         self._drafts: dict[int, Any] = {}
         self._costs: dict[str, Any] = {}
         self.reply: Reply | None = None
+        self.said: str = ""  # the model's last text
         self.given: Any = None
-        """The draft that is the run's answer, as the framework has it."""
+        """The reply that is a stopped run's answer, as the framework has it."""
 
     @staticmethod
-    def settings(tools: Collection[str] | None, probe: Asking) -> dict[str, Any]:
+    def settings(tools: Tools, probe: Asking) -> dict[str, Any]:
         """Return the settings of an adapter that can also ask at the end of the conversation."""
         if isinstance(probe, str) and probe != "in-loop":
             raise UsageError(f"found probe={probe!r}; it is 'in-loop', True, False or a function")
         return {"tools": tools, "probe": probe, "in_loop": probe == "in-loop"}
-
-    def step(self, results: Sequence[ToolResult], ask: Callable[[], Reply]) -> Any:
-        """Do the same as :meth:`astep`, without asyncio."""
-        return at_once(self.astep(results, ask))
 
     async def astep(
         self,
@@ -193,9 +197,21 @@ class AgentRun:
         if not self.loop.done or self.loop.rounds[-1].answer is None:
             return None
         self.given = self.best
-        if self.given is not None:
-            self.reply = None
+        self.reply = self.reply if self.given is None else None
         return self.given
+
+    async def turn(self, results: Sequence[ToolResult], ask: Callable[[str], Any]) -> Any:
+        """Take in a step's calls and return the model's next raw reply, the last one after a stop.
+
+        ``ask`` requests one: to go ``on``; for a ``draft``, or the ``last``, that is to call no tool.
+        """
+        await self.astep(results, partial(ask, "draft"))
+        if self.loop.done:
+            return await self.finish(partial(ask, "last"))
+        began = time.perf_counter()
+        reply = await settled(ask("on"))
+        self.replied(reply, time.perf_counter() - began)
+        return reply.raw
 
     def take(self, results: Sequence[ToolResult], answer: str | None = None) -> bool:
         """Take in the calls of a last step; whether there was one."""
@@ -207,7 +223,47 @@ class AgentRun:
     def replied(self, reply: Reply, seconds: float | None = None) -> None:
         """Take in a reply of the model, which may be the last."""
         self.reply, self._costs = reply, reply.costs(seconds)
+        self.said = reply.text if reply.text.strip() else self.said
         self._usages.append(self._costs["usage"])
+
+    async def finish(self, ask: Callable[[], Reply | Awaitable[Reply]]) -> Any:
+        """Return the raw reply that ends a stopped run; ``ask`` requests it, unless one is at hand.
+
+        Calls of tools are dropped. A request that fails is replaced by an earlier answer.
+        """
+        if self.given is None:
+            began = time.perf_counter()
+            try:
+                reply = self._fit(await settled(ask()))
+            except Exception as error:
+                if self.loop.answer is None or not self.loop.end(error):
+                    raise
+                reply = self._fit(Reply(raw=None, text=""))
+            else:
+                self.replied(reply, time.perf_counter() - began)
+                with suppress(UsageError):  # it was ended meanwhile
+                    self.answered()
+            self.given, self.reply = reply.raw, None
+        return self.given
+
+    def _fit(self, reply: Reply) -> Reply:
+        """Return a reply after the stop without its calls, and with the best text that is known.
+
+        If it calls something, that is the answer of the watch so far, an earlier one, the model's last text.
+        """
+        own = bool(reply.text.strip()) and (reply.final or not reply.calls)
+        if reply.calls:
+            self.loop.dropped(reply.calls)
+        elif own:
+            return reply
+        text, tokens, raw, rounds = reply.text, reply.logprobs, None, self.loop.rounds
+        if not own:
+            text, tokens = text if text.strip() else self.said, None
+            for place in (*range(1, len(rounds) + 1), self.loop.answer_round or 0):
+                if place and rounds[place - 1].answer_text.strip():
+                    text, raw = rounds[place - 1].answer_text, self._drafts.get(place)
+        raw = self._write(reply.raw, text) if raw is None else raw
+        return replace(reply, raw=raw, text=text, logprobs=tokens)
 
     def answered(
         self, text: str | None = None, *, unsearched: bool = False, **changed: Any
@@ -252,11 +308,16 @@ class AgentRun:
         async def draft(view: LoopView) -> Draft:
             began = time.perf_counter()
             reply = await settled(ask())
+            if self.loop.done and not self.in_loop:
+                reply = self._fit(reply)
             costs = reply.costs(time.perf_counter() - began)
             if self.in_loop:
                 parsed = parse_reply(reply.text)
                 made = draft_of(parsed.answer, {**costs, "response": reply.text})
                 return replace(made, parse_failure=parsed.failure)
+            if reply.calls and not self.loop.done:  # it answers nothing, or also calls
+                raw = self._write(reply.raw, reply.text) if reply.final else None
+                reply = replace(reply, raw=raw)
             self._drafts[len(view.rounds)] = reply.raw
             return draft_of(reply.text, costs)
 

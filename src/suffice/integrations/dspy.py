@@ -70,9 +70,12 @@ class _Watching:
 
 class _Run(AgentRun):
     def __init__(self, module: Any, inputs: dict[str, Any]) -> None:
+        import dspy
+
         held = module.watching
         loop = held.watch.question(query_of(inputs)).begin()
-        super().__init__(loop, tools=held.tools, probe=held.probe)
+        super().__init__(loop, tools=held.tools, probe=held.probe, write=self.without_fields)
+        loop.describe(module.react.lm or dspy.settings.lm, module.react.signature.instructions)
         self.module, self.answer, self.steps = module, held.answer, 0
         self.trajectory: dict[str, Any] = {}
 
@@ -111,8 +114,15 @@ class _Run(AgentRun):
         self.answered()
         return self.best or prediction
 
+    def without_fields(self, _: Any, text: str) -> Any:
+        """Return an extraction where the model wrote none of its fields."""
+        fields = dict.fromkeys(self.module.signature.output_fields)
+        return _DSPY.point("dspy", "Prediction")(**{**fields, self.answer: text})
+
     def extracted(self, prediction: Any, spent: _Spent) -> Reply:
-        """Return an extraction as a reply."""
+        """Return an extraction as a reply; ``None``: one that could not be read."""
+        if prediction is None:
+            return Reply(raw=None, text="", usage=spent.usage)
         answer, tokens = prediction[self.answer], reported_tokens(prediction.get("logprobs"))
         return Reply(
             raw=prediction,
@@ -217,13 +227,17 @@ def _watched(base: Any) -> type[Any]:
                 return await settled(call(module, trajectory, **inputs))
 
             async def ask() -> Reply:
-                with run.quietly() as spent:
+                made, unread = None, [_DSPY.point("dspy.utils.exceptions", "AdapterParseError")]
+                with run.quietly() as spent, suppress(*unread * run.loop.done):
                     made = await settled(call(self.extract, dict(trajectory), **inputs))
                 return run.extracted(made, spent)
 
             await run.astep(run.results(trajectory), ask)
             if (known := run.known(module)) is not None:
                 return known
+            if run.loop.done:
+                made = await run.finish(ask)
+                return run.best or made
             with _Spent() as spent:
                 made = await settled(call(module, trajectory, **inputs))
             return run.made(module, made, spent)

@@ -25,9 +25,9 @@ class SufficeHook:
     """Let ``watch`` see every run of an ``Agent``, by ``Agent(..., hooks=hook.points)``.
 
     A round is a step that ran tools. When the loop ends, the run stops before the next model call, with exit
-    reason ``suffice_policy`` or ``suffice_budget``. The generator then answers the run's messages without
-    tools, unless a probe wrote the answer already. The last message's ``meta["suffice"]`` says how the run
-    ended. Haystack's token usage is without these calls.
+    reason ``suffice_policy`` or ``suffice_budget``. The generator then answers the run's messages and is to
+    call no tool, unless a probe wrote the answer already. What it calls all the same is not run. The last
+    message's ``meta["suffice"]`` says how the run ended. Haystack's token usage is without these calls.
 
     Parameters
     ----------
@@ -74,17 +74,19 @@ class SufficeHook:
     # --- what Haystack calls ---------------------------------------------------------------------
     def run(self, state: Any) -> None:
         """Take in a round that just ended, or the end of the run."""
-        at_once(self._heard(state, lambda: self.generator.run(**_inputs(state))))
+        at_once(self._heard(state, lambda: self.generator.run(**_inputs(self.generator, state))))
 
     async def run_async(self, state: Any) -> None:
         """Do the same as :meth:`run`, with asyncio."""
         ask: Any = getattr(self.generator, "run_async", None)
         if ask is None:
             ask = lambda **held: asyncio.to_thread(self.generator.run, **held)  # noqa: E731
-        await self._heard(state, lambda: ask(**_inputs(state)))
+        await self._heard(state, lambda: ask(**_inputs(self.generator, state)))
 
     async def _heard(self, state: Any, generate: Callable[[], Any]) -> None:
-        run = self._run(state)
+        run, messages = self._run(state), state.data["messages"]
+        prompts = (message.text for message in messages if message.is_from("system"))
+        run.loop.describe(self.generator, next(prompts, None))
 
         async def ask() -> Reply:
             return _reply((await settled(generate()))["replies"][0])
@@ -95,8 +97,11 @@ class SufficeHook:
             if run.loop.done:  # the run stops before the next call of the model
                 state.set("stop_run", f"suffice_{run.loop.stopped_by}")
             return
-        if run.unanswered(state):
-            state.set("messages", [(await ask()).raw])
+        ends = f"suffice_{run.loop.stopped_by}", "max_agent_steps"
+        if run.loop.done and state.data["exit_reason"] in ends:
+            if run.given is None and run.loop.rounds[-1].answer:  # of a probe that is a function
+                run.given = _without_calls(None, run.loop.answer or "")
+            state.set("messages", [await run.finish(ask)])
         run.end(state)
 
     def to_dict(self) -> dict[str, Any]:
@@ -140,7 +145,7 @@ class _Run(AgentRun):
         messages = state.data["messages"]
         asked = [message for message in messages if message.is_from("user")]
         question = (asked[-1].text if asked else None) or ""
-        super().__init__(watch.question(question).begin(), **settings)
+        super().__init__(watch.question(question).begin(), write=_without_calls, **settings)
         calls = [at for at, message in enumerate(messages) if message.tool_calls]
         ran = bool(messages) and messages[-1].tool_call_results and calls
         self.seen = calls[-1] if ran else len(messages)
@@ -174,19 +179,6 @@ class _Run(AgentRun):
         added = len(now) >= len(before) and all(map(is_, before, now))
         return calls, now[len(before) :] if added else now
 
-    def unanswered(self, state: Any) -> bool:
-        """Say whether the generator is to answer; a probe's reply becomes the last message."""
-        loop = self.loop
-        if not loop.done or state.data["exit_reason"] != f"suffice_{loop.stopped_by}":
-            return False
-        if loop.rounds[-1].answer is None:
-            return True
-        if self.given is None:
-            made = _AGENTS.point("haystack.dataclasses", "ChatMessage")
-            self.given = made.from_assistant(loop.answer)
-        state.set("messages", [self.given])
-        return False
-
     def end(self, state: Any) -> None:
         """Take in the answer, and say in the last message how the run ended."""
         self.ended = True
@@ -210,10 +202,13 @@ _RUNS: weakref.WeakKeyDictionary[Any, _Run] = weakref.WeakKeyDictionary()
 _GONE: deque[_Run] = deque()
 
 
-def _inputs(state: Any) -> dict[str, Any]:
+def _inputs(generator: Any, state: Any) -> dict[str, Any]:
     callback = (state.data.get("hook_context") or {}).get("streaming_callback")
-    streamed = {} if callback is None else {"streaming_callback": callback}
-    return {"messages": list(state.data["messages"]), **streamed}
+    held = {} if callback is None else {"streaming_callback": callback}
+    names = {base.__name__ for base in type(generator).__mro__}
+    if state.data["tools"] and names & {"OpenAIChatGenerator", "OpenAIResponsesChatGenerator"}:
+        held |= {"tools": state.data["tools"], "generation_kwargs": {"tool_choice": "none"}}
+    return {"messages": list(state.data["messages"]), **held}
 
 
 @cache
@@ -230,4 +225,10 @@ def _parsed(result: Any) -> Any:
 
 def _reply(message: Any) -> Reply:
     usage, logprobs = message.meta.get("usage"), message.meta.get("logprobs")
-    return Reply(raw=message, text=message.text or "", usage=usage, logprobs=logprobs)
+    calls, text = len(message.tool_calls), message.text or ""
+    return Reply(raw=message, text=text, usage=usage, logprobs=logprobs, calls=calls)
+
+
+def _without_calls(message: Any, text: str) -> Any:
+    meta = {} if message is None else {k: v for k, v in message.meta.items() if k != "logprobs"}
+    return _AGENTS.point("haystack.dataclasses", "ChatMessage").from_assistant(text, meta=meta)

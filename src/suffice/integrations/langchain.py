@@ -23,8 +23,9 @@ _KEY = "suffice"
 class SufficeMiddleware:
     """Watch the runs of ``create_agent``, LangGraph's agent, and of deepagents.
 
-    A round is a message that calls tools, with their results. After a stop the next call of the model has no
-    tools, so the model answers from what it has. Every message of the model says, under
+    A round is a message that calls tools, with their results. After a stop the model is asked once more and
+    may call no tool, so it answers from what it has. Tools that it calls all the same are not run: the run
+    ends with the best answer at hand. Every message of the model says, under
     ``response_metadata["suffice"]``, of which question it is, who stopped it and why.
 
     Parameters
@@ -34,12 +35,13 @@ class SufficeMiddleware:
     tools
         Names of the tools that retrieve; ``None``: all do.
     probe
-        ``True``: if a round needs an answer, the model is called without tools on the same messages; at a
-        stop that answer is the run's. ``"in-loop"``: it is asked for a few words by one more message, with
+        ``True``: if a round needs an answer, the model is asked on the same messages and may call no tool; at
+        a stop that answer is the run's. ``"in-loop"``: it is asked for a few words by one more message, with
         the same tools and none to call; a stopped run still answers. Or what ``loop.observe`` takes.
     without_tools
-        Makes the request that the model answers without searching; ``None``: one without tools. Of a provider
-        that refuses results of tools then: ``lambda request: request.override(tool_choice="none")``.
+        Makes the request that the model answers without searching; ``None``: the same one with
+        ``tool_choice="none"``, or without tools where there is a response format. Of a provider that refuses
+        such a choice: ``lambda request: request.override(tools=[])``.
     """
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
@@ -57,7 +59,7 @@ class SufficeMiddleware:
         without_tools: Callable[[Any], Any] | None = None,
     ) -> None:
         self._without_tools = without_tools or _without_tools
-        self._runs = GraphRuns(watch, **GraphRun.settings(tools, probe))
+        self._runs = GraphRuns(watch, write=_without_calls, **GraphRun.settings(tools, probe))
 
     # --- what LangChain calls ---------------------------------------------------------------------
     def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
@@ -70,21 +72,21 @@ class SufficeMiddleware:
 
     async def _wrapped(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         run = self._run(request)
+        run.loop.describe(request.model, getattr(request, "system_prompt", None))
 
-        async def ask() -> Reply:
-            return _draft(await settled(handler(self._unseen(request, run.in_loop))))
+        async def ask(how: str) -> Reply:
+            asked = request if how == "on" else self._without_tools(request)
+            if how == "draft":
+                asked = _unseen(_asked_now(request) if run.in_loop else asked)
+            return _read(await settled(handler(asked)))
 
-        reply = await run.astep(_results(run, request.state["messages"]), ask)
-        if reply is None:
-            asked = self._without_tools(request) if run.loop.done else request
-            reply = await settled(handler(asked))
-        return _stamped(run.loop, reply)
+        return _stamped(run.loop, await run.turn(_results(run, request.state["messages"]), ask))
 
     def after_agent(self, state: Any, runtime: Any) -> Any:
         """End the run, with an earlier round's answer if the watch chooses it."""
         messages = state["messages"]
         own = next((held for held in reversed(messages) if _question_id(held)), None)
-        run = None if own is None else self._runs.get(_question_id(own), runtime)
+        run = None if own is None else self._runs.resume(_question_id(own) or "", None, runtime)
         if own is None or run is None:
             return None
         self._runs.pop(run)
@@ -92,7 +94,8 @@ class SufficeMiddleware:
         if structured is None:  # a tool may end a run with what it gives
             run.take(_results(run, messages))
         if run.given is None and (not own.tool_calls or messages[-1].type == "tool"):
-            run.replied(_reply(own))
+            if run.reply is None:
+                run.replied(_reply(own))
             run.answered(_written(structured, messages[-1] if own.tool_calls else own))
         run.loop.end()
         return _chosen(run.loop, state)
@@ -111,30 +114,28 @@ class SufficeMiddleware:
         question = messages[asked] if asked >= 0 else None
         last = _last_call(messages)
         if last is not None and (name := _question_id(messages[last])) is not None:
-            run = self._runs.get(name, runtime)
             if asked < last:
-                return run or self._resumed(messages[max(asked, 0) :], runtime, name)
+                return self._resumed(messages[max(asked, 0) :], messages[last], runtime)
+            run = self._runs.get(name, runtime)
             if run is not None and not _open_calls(messages[last:]):
                 return run  # a tool added a message of the user's
         begun = (getattr(question, "id", None), id(run_of(runtime)))
         text = "" if question is None else str(question.text)
         return self._runs.get(begun, runtime) or self._runs.begin(text, runtime, begun)
 
-    def _resumed(self, messages: Sequence[Any], runtime: Any, name: str) -> GraphRun:
-        run = self._runs.begin(str(messages[0].text), runtime, name)
+    def _resumed(self, messages: Sequence[Any], last: Any, runtime: Any) -> GraphRun:
+        told = last.response_metadata[_KEY]
+        run = self._runs.resume(told["question_id"], None, runtime)
+        if run is not None:
+            if run.taken is None and len(run.loop.rounds) > told["rounds"]:
+                run.taken = last.id  # its results are among them
+            return run
+        run = self._runs.begin(str(messages[0].text), runtime, told["question_id"])
         numbered = enumerate(messages)
         places = [place for place, held in numbered if held.type == "ai" and held.tool_calls]
         for place, end in pairwise(places):
             run.take(_results(run, messages[place:end]))
         return run
-
-    # --- its requests -----------------------------------------------------------------------------
-    def _unseen(self, request: Any, in_loop: bool) -> Any:  # noqa: FBT001
-        request = _asked_now(request) if in_loop else self._without_tools(request)
-        if not hasattr(request.model, "tags"):
-            return request
-        tags = [*(request.model.tags or ()), "nostream"]
-        return request.override(model=request.model.model_copy(update={"tags": tags}))
 
 
 @cache
@@ -142,19 +143,58 @@ def _joined(cls: type, base: type) -> type:
     return type(cls.__name__, (cls, base), {"__module__": cls.__module__, "__doc__": cls.__doc__})
 
 
+def _unseen(request: Any) -> Any:
+    if not hasattr(request.model, "tags"):
+        return request
+    tags = [*(request.model.tags or ()), "nostream"]
+    return request.override(model=request.model.model_copy(update={"tags": tags}))
+
+
 def _without_tools(request: Any) -> Any:
-    return request.override(tools=[], tool_choice=None)
+    packages = {base.__module__.partition(".")[0] for base in type(request.model).__mro__}
+    # AWS knows no such choice; of a response format's tools LangChain has one called
+    if "langchain_aws" in packages or request.response_format is not None:
+        return request.override(tools=[], tool_choice=None)
+    choice = {"type": "none"} if "langchain_anthropic" in packages else "none"
+    return request.override(tool_choice=choice)
 
 
 def _asked_now(request: Any) -> Any:
     asked = _AGENTS.point("langchain.messages", "HumanMessage")
     messages = [*request.messages, asked(ANSWER_NOW)]
-    return request.override(messages=messages, tool_choice="none", response_format=None)
+    return _without_tools(request.override(messages=messages, response_format=None))
+
+
+def _own(raw: Any) -> Any:
+    return next(message for message in raw.result if message.type == "ai")
+
+
+def _dropped(raw: Any) -> list[Any]:
+    """Return a reply's calls, but that of a response format's tool."""
+    fits, own = raw.structured_response is not None, _own(raw)
+    kept = {held.tool_call_id for held in raw.result if fits and held.type == "tool"}
+    return [call for call in (*own.tool_calls, *own.invalid_tool_calls) if call["id"] not in kept]
+
+
+def _without_calls(raw: Any, text: str) -> Any:
+    if raw is None:
+        made = _AGENTS.point("langchain.messages", "AIMessage")
+        return _AGENTS.point("langchain.agents.middleware", "ModelResponse")(result=[made(text)])
+    own, dropped, fits = _own(raw), _dropped(raw), raw.structured_response is not None
+    names, content = {call["id"] for call in dropped} - {None}, own.content if fits else text
+    if isinstance(content, list):  # with the calls among its parts
+        held = [(part, part if isinstance(part, dict) else {}) for part in content]
+        content = [part for part, of in held if names.isdisjoint((of.get("id"), of.get("call_id")))]
+    calls = [call for call in own.tool_calls if call not in dropped]
+    said = {name: v for name, v in own.response_metadata.items() if fits or name != "logprobs"}
+    changed = {"content": content, "tool_calls": calls, "response_metadata": said}
+    own = own.model_copy(update={**changed, "additional_kwargs": {}, "invalid_tool_calls": []})
+    raw.result[:] = [own, *(raw.result[1:] if fits else ())]
+    return raw
 
 
 def _stamped(loop: Loop, reply: Any) -> Any:
-    message = reply.result[-1] if reply.result[-1].type == "ai" else reply.result[0]
-    said = outcome(loop)
+    message, said = _own(reply), outcome(loop)
     last = not message.tool_calls or reply.structured_response is not None
     if last and said["stopped_by"] is None:
         said["stopped_by"] = "end"
@@ -193,7 +233,8 @@ def _results(run: GraphRun, messages: Sequence[Any]) -> list[ToolResult]:
         return []
     message = messages[place]
     run.taken = message.id
-    run.replied(_reply(message))
+    if run.reply is None:  # another process asked
+        run.replied(_reply(message))
     called = {call["id"]: call for call in message.tool_calls}
     return [
         ToolResult(
@@ -214,9 +255,10 @@ def _output(result: Any) -> Any:
     return [vars(part) if hasattr(part, "page_content") else part for part in held]
 
 
-def _draft(raw: Any) -> Reply:
-    message = raw.result[-1]
-    return replace(_reply(message), raw=raw, text=_written(raw.structured_response, message))
+def _read(raw: Any) -> Reply:
+    message = _own(raw)
+    fits, text = raw.structured_response is not None, _written(raw.structured_response, message)
+    return replace(_reply(message), raw=raw, text=text, calls=len(_dropped(raw)), final=fits)
 
 
 def _reply(message: Any) -> Reply:

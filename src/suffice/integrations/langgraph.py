@@ -67,8 +67,24 @@ class GraphRuns:
             loop = self._watch.question(text, question_id=run_id and str(run_id)).begin()
         except UsageError:  # another question of this run is under way
             loop = self._watch.question(text).begin()
+        made = self._made(loop, runtime, keys)
+        made.graph = graph
+        return made
+
+    def resume(self, name: str, text: str | None, runtime: Any, *keys: Any) -> GraphRun | None:
+        """Return the running loop of a question with that text, also of one that another process began."""
+        held, loop = self._open.get(name), self._watch.resume(name)
+        if held is not None and held.loop is not loop:  # another process resumed it since
+            self.pop(held)
+        if loop is None or text not in (None, loop.question):
+            return None
+        return self.get(name, runtime) or self._made(loop, runtime, keys)
+
+    def _made(self, loop: Loop, runtime: Any, keys: Sequence[Hashable]) -> GraphRun:
+        run, thread = run_of(runtime), _info(runtime, "thread_id")
         made = GraphRun(loop, run, keys, **self._settings)
-        made.thread, made.graph = thread, graph
+        made.thread = thread
+        loop.stays = thread is not None
         self._open |= dict.fromkeys(made.keys, made)
         if thread is None:
             weakref.finalize(run, self._gone.append, made).atexit = False
@@ -97,6 +113,8 @@ def _info(runtime: Any, name: str) -> Any:
 # --- a graph of your own -------------------------------------------------------------------------
 class StopNode:
     """Observe a round of your own graph, then go to the next round or to the answer.
+
+    A graph that comes back after its stop ends.
 
     ``builder.add_node("enough", StopNode(...), destinations=("retrieve", "write"))``, with an edge from the
     round's last node to it and none from it. A state with a key ``suffice`` (a ``dict``) is told of which
@@ -138,18 +156,23 @@ class StopNode:
     ) -> None:
         self._runtime = _LANGGRAPH.point("langgraph.runtime", "get_runtime")
         self._command = _LANGGRAPH.point("langgraph.types", "Command")
-        end = _LANGGRAPH.point("langgraph.graph", "END")
+        self._end = _LANGGRAPH.point("langgraph.graph", "END")
         self._runs = GraphRuns(watch)
         self._question, self._rounds, self._probe = question, rounds, probe
-        self._go_on, self._stop = go_on, end if stop is None else stop
+        self._go_on, self._stop = go_on, self._end if stop is None else stop
         self._otherwise, self._is_told = otherwise, False
+        self._stopped: Any = weakref.WeakKeyDictionary()  # by run, its questions after their stop
 
     def __call__(self, state: Any) -> Any:
         """Observe and go on, as a ``Command``."""
         key, runtime = self._key(state), self._runtime()
-        run = self._runs.get(key, runtime) or self._runs.begin(
-            _part(state, self._question), runtime, key
-        )
+        stopped = self._stopped.setdefault(run_of(runtime), {})
+        if key in stopped:  # its answer was written, and the graph goes on
+            over = stopped[key]
+            self._runs.pop(over)
+            over.loop.end()
+            return self._command(goto=self._end, update={"suffice": outcome(over.loop)})
+        run = self._run(state) or self._runs.begin(_part(state, self._question), runtime, key)
         loop, held = run.loop, self._rounds(state)
         new = [held] if isinstance(held, Mapping) else held[len(loop.rounds) :]
         probe = None if self._probe is None else partial(lambda probe, _: probe(state), self._probe)
@@ -157,6 +180,8 @@ class StopNode:
             if not loop.done:
                 loop.observe(**parts, probe=probe if number == len(new) else None)
         where = self._stop if loop.done else self._go_on
+        if loop.done:
+            stopped[key] = run
         if not loop.done and self._otherwise is not None:
             where = self._otherwise(state)
         if where != self._go_on and (where != self._stop or not self._is_told):
@@ -180,7 +205,7 @@ class StopNode:
         return atold if inspect.iscoroutinefunction(node) else told
 
     def _tell(self, state: Any, update: Mapping[str, Any], answer: str) -> Mapping[str, Any]:
-        run = self._runs.get(self._key(state), self._runtime())
+        run = self._run(state)
         if run is None:
             return update
         self._runs.pop(run)
@@ -188,11 +213,19 @@ class StopNode:
         run.loop.end()
         return {**update, "suffice": outcome(run.loop)}
 
-    def _key(self, state: Any) -> Hashable:
+    def _run(self, state: Any) -> GraphRun | None:
+        key, runtime = self._key(state), self._runtime()
+        told = _part(state, "suffice")
+        found = self._runs.get(key, runtime)
+        if not told or (found is not None and found.loop.question_id != told["question_id"]):
+            return found
+        return self._runs.resume(told["question_id"], key[1], runtime, key)
+
+    def _key(self, state: Any) -> tuple[Hashable, Any]:
         runtime = self._runtime()
         run = _info(runtime, "thread_id") or id(run_of(runtime))
         return run, _part(state, self._question)
 
 
 def _part(state: Any, name: str) -> Any:
-    return state[name] if isinstance(state, Mapping) else getattr(state, name)
+    return state.get(name) if isinstance(state, Mapping) else getattr(state, name, None)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import copy
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from suffice.errors import UsageError
@@ -30,8 +31,9 @@ def watched(
 ) -> Any:
     """Let ``watch`` see a workflow; each later run of it is a question. Return the workflow.
 
-    In an agent or an ``AgentWorkflow`` a round is the tool calls of one message. After a stop the next model
-    call has no tools, so the model answers from what it has. A probe's answer is returned
+    In an agent or an ``AgentWorkflow`` a round is the tool calls of one message. After a stop the model is
+    asked once more and may call no tool, so it answers from what it has. Tools that it calls all the same are
+    not run: the run ends with the best answer at hand. A probe's answer is returned
     without a call. ``result["suffice"]`` says how the run ended. In the steps of any other workflow
     :func:`watched_loop` is the run's loop.
     """
@@ -96,6 +98,9 @@ class _WatchedSteps:
         run, take = _RUN.get(), super().take_step  # type: ignore[misc]
         if run is None:
             return await take(ctx, llm_input, tools, memory)
+        agent, offered = _calling_nothing(self, tools)
+        last = super(_WatchedSteps, agent).take_step  # type: ignore[misc]
+        run.last = lambda ctx, llm_input, memory: last(ctx, llm_input, offered, memory)
         return await run.step(self, take, ctx, llm_input, tools, memory)
 
     async def handle_tool_call_results(self, ctx: Any, results: Any, memory: Any) -> None:
@@ -121,6 +126,7 @@ class _Run:
     probe: bool | Probe
     agent: AgentRun | None = None
     llm_input: Sequence[Any] = ()
+    last: _Take = field(init=False)  # a step that is to call nothing
     given: Any = None
     handing_off: bool = False
     ended: bool = False
@@ -131,37 +137,41 @@ class _Run:
             if question is None:
                 raise UsageError("the run has no question yet; call watched_loop(question) first")
             loop = self.watch.question(question, question_id=self.run_id).begin()
-            self.agent = AgentRun(loop, tools=self.tools, probe=self.probe)
+            self.agent = AgentRun(loop, tools=self.tools, probe=self.probe, write=_without_calls)
         return self.agent
 
     # --- an agent's steps ------------------------------------------------------------------------
     async def step(
         self, agent: Any, take: _Take, ctx: Any, llm_input: Any, tools: Any, memory: Any
     ) -> Any:
-        """Call the model: without tools, or not at all, after the loop ended."""
+        """Call the model: after the loop ended once at most, and for no tools."""
         if self.agent is None:
             self.begun(await ctx.store.get("user_msg_str", default="") or "")
         run = self.begun(None)
         self.llm_input = llm_input
-        if self.given is not None:
-            return await self._given(agent, ctx)
-        heard, began = _Heard(ctx), time.perf_counter()
-        output = await take(heard, llm_input, [] if run.loop.done else tools, memory)
-        run.replied(heard.reply(output), time.perf_counter() - began)
-        if run.loop.done:
-            output.tool_calls = []
-        return output
+        run.loop.describe(getattr(agent, "llm", None), getattr(agent, "system_prompt", None))
+        heard, output = _Heard(ctx, agent), None
+        before = {key: list(await ctx.store.get(key, default=[])) for key in _scratch(agent)}
 
-    async def _given(self, agent: Any, ctx: Any) -> Any:
-        events = _CORE.point("llama_index.core.agent.workflow")
-        for key in _scratch(agent):
-            if key != getattr(agent, "scratchpad_key", None):
-                await ctx.store.set(key, [])
-        text, name = self.given.response.content or "", agent.name
-        ctx.write_event_to_stream(
-            events.AgentStream(delta=text, response=text, current_agent_name=name)
-        )
-        return self.given
+        async def ask(how: str) -> Reply:
+            nonlocal output
+            if how == "on":
+                output = await take(heard, llm_input, tools, memory)
+            else:
+                output = await self.last(heard, llm_input, memory)
+                output.retry_messages = []
+            return heard.reply(output)
+
+        given = await run.turn([], ask)
+        if given is output:
+            return output
+        for key, held in before.items():
+            await ctx.store.set(key, held if key == getattr(agent, "scratchpad_key", None) else [])
+        self.given, given.current_agent_name = given, agent.name
+        text, made = given.response.content or "", _CORE.point("llama_index.core.agent.workflow")
+        stream = made.AgentStream(delta=text, response=text, current_agent_name=agent.name)
+        ctx.write_event_to_stream(stream)
+        return given
 
     async def finished(self, agent: Any, own: Any, ctx: Any, results: Sequence[Any]) -> None:
         """Observe a round: the results of one message's calls."""
@@ -170,20 +180,17 @@ class _Run:
         self.handing_off = bool(direct) and direct[0].tool_name == "handoff"
         run.reply = None
         calls = [_result(one) for one in results if one.tool_name != "handoff"]
-        self.given = await run.astep(calls, lambda: self._draft(agent, own, ctx))
+        await run.astep(calls, lambda: self._draft(agent, own, ctx))
 
     async def _draft(self, agent: Any, own: Any, ctx: Any) -> Reply:
         """Return the agent's answer so far, asked on a copy of its memory of this run."""
         scratch = _CORE.point("llama_index.core.agent.workflow.agent_context", "SimpleAgentContext")
-        heard, memory = _Heard(scratch()), _NoMemory()
+        heard, memory = _Heard(scratch(), agent), _NoMemory()
         for key in _scratch(agent):
             await heard.store.set(key, list(await ctx.store.get(key, default=[])))
-        output = await own.take_step(heard, list(self.llm_input), [], memory)
-        output.tool_calls = []
+        output = await self.last(heard, list(self.llm_input), memory)
         reply = heard.reply(output)
-        output = await own.finalize(heard, output, memory)
-        text = output.response.content or ""
-        return reply if text == reply.text else replace(reply, text=text, logprobs=None)
+        return replace(reply, raw=await own.finalize(heard, output, memory))
 
     async def answered(self, output: Any, memory: Any, *, as_written: bool) -> None:
         """End the question with the run's answer; a handoff has none."""
@@ -191,10 +198,10 @@ class _Run:
         if self.handing_off or run is None:
             self.handing_off = False
             return
-        if self.given is None:
+        if run.given is None:
             changed = {} if as_written else {"tokens": None}
             run.answered(output.response.content or "", unsearched=True, **changed)
-        else:
+        if self.given is not None:
             await memory.aput(output.response)
         self.ended = True
         run.loop.end()
@@ -218,6 +225,7 @@ class _Run:
             result["suffice"] = outcome(run.loop)
 
 
+_NATIVE = "allow_parallel_tool_calls"  # of an agent whose model does not write calls into its text
 _Take = Callable[..., Awaitable[Any]]
 _RUN: ContextVar[_Run | None] = ContextVar("suffice_llamaindex_run", default=None)
 
@@ -237,6 +245,35 @@ def _result(result: Any) -> ToolResult:
     )
 
 
+class _CallsNothing:
+    """Stand for a model that is offered tools and is to call none."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._model, name)
+        return partial(found, tool_choice="none") if name.endswith("chat_with_tools") else found
+
+
+def _calling_nothing(agent: Any, tools: Any) -> tuple[Any, Any]:
+    """Return an agent and tools for a step that calls none; no tools where its model has no such choice."""
+    bases = type(agent.llm).__mro__ if hasattr(agent, _NATIVE) else ()
+    if not any(base.__module__.startswith("llama_index.llms.openai.") for base in bases):
+        return agent, []
+    agent = copy.copy(agent)
+    agent.__dict__["llm"] = _CallsNothing(agent.llm)
+    return agent, tools
+
+
+def _without_calls(output: Any, text: str) -> Any:
+    events = _CORE.point("llama_index.core.agent.workflow")
+    message = _CORE.point("llama_index.core.llms", "ChatMessage")
+    raw = None if output is None else output.raw
+    said = message(role="assistant", content=text)
+    return events.AgentOutput(response=said, tool_calls=[], raw=raw, current_agent_name="")
+
+
 class _NoMemory:
     async def aput(self, message: Any) -> None:
         del message
@@ -247,8 +284,8 @@ class _NoMemory:
 class _Heard:
     """Stand for an agent's context and keep the pieces of a streamed reply."""
 
-    def __init__(self, ctx: Any) -> None:
-        self._ctx = ctx
+    def __init__(self, ctx: Any, agent: Any) -> None:
+        self._ctx, self._native = ctx, hasattr(agent, _NATIVE)
         self.store = ctx.store
         self._usage: Any = None
         self._logprobs: list[Any] = []
@@ -268,10 +305,10 @@ class _Heard:
     def reply(self, output: Any) -> Reply:
         """Return the reply with what the model's client shows of it."""
         raw = output.raw if isinstance(output.raw, Mapping) else {}
-        return Reply(
-            raw=output,
-            text=output.response.content or "",
-            usage=self._usage or output.raw,
-            logprobs=self._logprobs
-            or ({"choices": raw["choices"]} if raw.get("choices") else None),
-        )
+        text = output.response.content or ""
+        tokens = self._logprobs or ({"choices": raw["choices"]} if raw.get("choices") else None)
+        if not self._native:  # it writes its thoughts and calls
+            tokens = None if "Answer:" in text else tokens
+            text = "" if output.tool_calls else text.rpartition("Answer:")[2].strip()
+        usage, calls = self._usage or output.raw, len(output.tool_calls)
+        return Reply(raw=output, text=text, usage=usage, logprobs=tokens, calls=calls)

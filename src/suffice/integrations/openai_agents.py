@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from suffice.errors import UsageError
@@ -23,6 +23,9 @@ _REQUEST = (
 )  # fmt: skip
 
 
+_ID = "__fake_id__"  # as the SDK names what the model's server did not name
+
+
 @cache
 def _point(name: str) -> Any:
     return _SDK.point("agents", name)
@@ -31,8 +34,9 @@ def _point(name: str) -> Any:
 class SufficeRunner:
     """Run agents as ``agents.Runner`` does, with the same arguments; ``watch`` sees every run.
 
-    A round is a turn in which tools were called. After the watch says stop, the next turn offers neither
-    tools nor handoffs. So the model answers from what it has. The result says why in its attribute
+    A round is a turn in which tools were called. After the watch says stop, the model is asked once more, by
+    ``tool_choice="none"``: it answers from what it has. Tools and handoffs that it calls all the same are not
+    run: the run ends with the best answer at hand. The result says why in its attribute
     ``suffice``, and the run's trace in a custom span of that name.
 
     Parameters
@@ -42,7 +46,7 @@ class SufficeRunner:
     tools
         Names of the tools that retrieve; ``None``: all. Turns without one of them are no rounds.
     probe
-        For an answer after each round, where the watch needs one: ``True`` asks the model without tools on
+        For an answer after each round, where the watch needs one: ``True`` asks the model in that way on
         the same input; if the run stops there, this is the final answer. ``"in-loop"`` asks it for a few
         words by one more message, with the same tools and none to call; a stopped run still writes its
         answer. Or a function of your own. It counts in the record, and not in the run's usage. With an
@@ -100,7 +104,7 @@ class SufficeRunner:
 
 class _Run(AgentRun):
     def __init__(self, loop: Loop, **settings: Any) -> None:
-        super().__init__(loop, **settings)
+        super().__init__(loop, write=_without_calls, **settings)
         self.options: dict[str, Any] = {}
         self.results: list[ToolResult] = []
         self.error: Exception | None = None
@@ -119,8 +123,8 @@ class _Run(AgentRun):
         provider.get_model = lambda name: self._watched(by_name(name))
         if isinstance(config.model, model_type):
             config = replace(config, model=self._watched(config.model))
-        elif config.model is None and isinstance(agent.model, model_type):
-            agent = agent.clone(model=self._watched(agent.model))
+        elif config.model is None:
+            agent = self._own(agent)
         self.options = {
             **options,
             "run_config": replace(config, model_provider=provider),
@@ -132,37 +136,71 @@ class _Run(AgentRun):
         }
         return agent
 
+    def _own(self, agent: Any) -> Any:
+        """Return the agent with its model watched, and those of the agents that it hands over to."""
+        model, handoffs = agent.model, [self._handed(held) for held in agent.handoffs]
+        model = self._watched(model) if isinstance(model, _point("Model")) else model
+        return agent.clone(model=model, handoffs=handoffs)
+
+    def _handed(self, held: Any) -> Any:
+        made = copy.copy(held if isinstance(held, _point("Handoff")) else _point("handoff")(held))
+        invoke = made.on_invoke_handoff
+
+        async def on_invoke_handoff(context: Any, arguments: str) -> Any:
+            return self._own(await invoke(context, arguments))
+
+        made.on_invoke_handoff = on_invoke_handoff
+        return made
+
     def _watched(self, model: Any) -> Any:
         made = copy.copy(model)
+        self.loop.describe(model)
 
         async def get_response(*held: Any, **named: Any) -> Any:
             request = {**dict(zip(_REQUEST, held, strict=False)), **named}
-            kept = await self._observed(request, model.get_response)
-            if kept is not None:
-                return kept
-            began = time.perf_counter()
-            response = await model.get_response(**self._asked(request))
-            self._replied(response, began)
-            return response
+            if not self.asking:
+                return await model.get_response(**request)
+            results, self.results = self.results, []
+            return await self.turn(results, partial(self._ask, model, request))
 
         async def stream_response(*held: Any, **named: Any) -> AsyncIterator[Any]:
-            async def collected(**bare: Any) -> list[Any]:
-                return [event async for event in model.stream_response(**bare)]
-
             request = {**dict(zip(_REQUEST, held, strict=False)), **named}
-            kept = await self._observed(request, collected)
-            if kept is not None:
-                for event in kept:
-                    yield event
-                return
-            began = time.perf_counter()
-            async for event in model.stream_response(**self._asked(request)):
-                if event.type == "response.completed":
-                    self._replied(event.response, began)
+            if self.asking:
+                results, self.results = self.results, []
+                await self.astep(results, partial(self._ask, model, request, "draft"))
+            began, stopped = time.perf_counter(), self.asking and self.loop.done
+            stream = partial(self._last, model) if stopped else model.stream_response
+            async for event in stream(**request):
+                if event.type == "response.completed" and self.asking and not stopped:
+                    self.replied(_reply(event.response), time.perf_counter() - began)
                 yield event
 
         made.get_response, made.stream_response = get_response, stream_response
         return made
+
+    async def _last(self, model: Any, **request: Any) -> AsyncIterator[Any]:
+        """Yield what the model writes after the stop as it comes, and nothing of its calls."""
+        ended: Any = Exception("the stream ended before its reply")
+        shown = ""
+        try:
+            if self.given is None:
+                async for event in model.stream_response(**_without_tools(request)):
+                    kind = event.type + getattr(getattr(event, "item", None), "type", "")
+                    if event.type == "response.completed":
+                        ended = event.response
+                    elif "_call" not in kind:
+                        shown += event.delta if kind == "response.output_text.delta" else ""
+                        yield event
+        except Exception as error:  # noqa: BLE001
+            ended = error
+
+        def answer() -> Reply:
+            if isinstance(ended, Exception):
+                raise ended
+            return _reply(ended)
+
+        for event in _events(await self.finish(answer), shown):
+            yield event
 
     def _at_max_turns(self, held: Any) -> Any:
         if self.loop.answer is None or held.run_data.last_agent.output_type not in (None, str):
@@ -172,25 +210,15 @@ class _Run(AgentRun):
         return self.loop.answer
 
     # --- what the SDK says -----------------------------------------------------------------------
-    async def _observed(self, request: Mapping[str, Any], call: Callable[..., Any]) -> Any:
-        if not self.asking:
-            return None
-        results, self.results = self.results, []
-
-        async def ask() -> Reply:
-            if request.get("conversation_id"):
-                raise UsageError("a draft would be added to a conversation that the server keeps")
-            raw = await call(**(_asked_now if self.in_loop else _without_tools)(request))
-            return _reply(raw[-1].response if isinstance(raw, list) else raw, raw)
-
-        return await self.astep(results, ask)
-
-    def _asked(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        return _without_tools(request) if self.asking and self.loop.done else request
-
-    def _replied(self, response: Any, began: float) -> None:
-        if self.asking:
-            self.replied(_reply(response, response), time.perf_counter() - began)
+    async def _ask(self, model: Any, request: Mapping[str, Any], how: str) -> Reply:
+        self.loop.describe(prompt=request.get("system_instructions"))
+        if how == "draft" and request.get("conversation_id"):
+            raise UsageError("a draft would be added to a conversation that the server keeps")
+        asked = request if how == "on" else _without_tools(request)
+        if how == "draft" and self.in_loop:
+            said = [*request["input"], {"role": "user", "content": ANSWER_NOW}]
+            asked = {**asked, "input": said, "output_schema": None}
+        return _reply(await model.get_response(**asked))
 
     def failed(self) -> None:
         """Take in what the tools of the last turn gave."""
@@ -271,17 +299,10 @@ def _question(asked: str | list[Any]) -> str:
 
 
 def _without_tools(request: Mapping[str, Any]) -> dict[str, Any]:
-    settings = replace(request["model_settings"], tool_choice=None, parallel_tool_calls=None)
-    return {**request, "tools": [], "handoffs": [], "model_settings": settings}
+    return {**request, "model_settings": replace(request["model_settings"], tool_choice="none")}
 
 
-def _asked_now(request: Mapping[str, Any]) -> dict[str, Any]:
-    asked = [*request["input"], {"role": "user", "content": ANSWER_NOW}]
-    settings = replace(request["model_settings"], tool_choice="none")
-    return {**request, "input": asked, "model_settings": settings, "output_schema": None}
-
-
-def _reply(response: Any, raw: Any) -> Reply:
+def _reply(response: Any) -> Reply:
     parts = [
         part
         for item in response.output
@@ -290,5 +311,38 @@ def _reply(response: Any, raw: Any) -> Reply:
         if part.type == "output_text"
     ]
     tokens = [token for part in parts for token in part.logprobs or ()]
-    text = "".join(part.text for part in parts)
-    return Reply(raw=raw, text=text, usage=response.usage, logprobs=tokens or None)
+    return Reply(
+        raw=response,
+        text="".join(part.text for part in parts),
+        usage=response.usage,
+        logprobs=tokens or None,
+        calls=sum(item.type not in ("message", "reasoning") for item in response.output),
+    )
+
+
+def _without_calls(response: Any, text: str) -> Any:
+    types, usage = _SDK.point("openai.types.responses"), _point("Usage")
+    content = types.ResponseOutputText(text=text, type="output_text", annotations=[])
+    message = types.ResponseOutputMessage(
+        id=_ID, content=[content], role="assistant", status="completed", type="message"
+    )
+    made = copy.copy(response) or _point("ModelResponse")(
+        output=[], usage=usage(), response_id=None
+    )
+    made.output = [message]
+    return made
+
+
+def _events(response: Any, shown: str = "") -> Iterator[Any]:
+    """Yield a response as events of a stream that showed a text already."""
+    types, text = _SDK.point("openai.types.responses"), _reply(response).text
+    places: dict[str, Any] = {"item_id": _ID, "content_index": 0, "output_index": 0, "logprobs": []}
+    if text != shown:
+        yield types.ResponseTextDeltaEvent(
+            delta=text, sequence_number=0, type="response.output_text.delta", **places
+        )
+    if not isinstance(response, types.Response):  # of a draft, whose usage is not the run's
+        response = types.Response.model_construct(id=None, output=response.output, usage=None)
+    yield types.ResponseCompletedEvent.model_construct(
+        response=response, sequence_number=1, type="response.completed"
+    )

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from suffice.integrations.agents import DOCUMENTS, AgentRun, Framework, Reply, ToolResult, outcome
@@ -23,11 +22,12 @@ def suffice_capability(
 ) -> Any:
     """Return a capability by which ``watch`` sees every run of an agent, or one run.
 
-    A round is a model message that called tools. After the watch says stop, the next model request offers no
-    function tools. So the model answers from what it has, in the agent's output type. The last request and
+    A round is a model message that called tools. After the watch says stop, the model is asked once more, by
+    ``tool_choice="none"``: it answers from what it has, in the agent's output type. Function tools that it
+    calls all the same are not run: the run ends with the best answer at hand. The last request and
     the response to it say why in ``metadata["suffice"]``; the question's id is the run's.
 
-    ``probe=True``: if a round needs an answer, the model is called without function tools; at a stop that
+    ``probe=True``: if a round needs an answer, the model is asked in that way; at a stop that
     answer is the run's. ``"in-loop"``: it is asked for a few words at the end of the conversation, with the
     same tools and none to call; a stopped run still writes its answer. Or what ``loop.observe`` takes.
     """
@@ -43,6 +43,7 @@ def _capability() -> type[Any]:
         run: AgentRun
         sent: list[Any]  # the messages of the request that comes next
         final: Collection[str]  # names of the output's tools
+        is_text: bool  # whether the output may be any text, also an empty one
 
         def __init__(self, watch: Watch, **settings: Any) -> None:
             super().__init__()
@@ -51,7 +52,8 @@ def _capability() -> type[Any]:
         async def for_run(self, ctx: Any) -> Any:
             made = type(self)(self.watch, **self.settings)
             loop = self.watch.question(_question(ctx), question_id=ctx.run_id)
-            made.run = AgentRun(loop, **self.settings)
+            write = partial(_without_calls, made)
+            made.run = AgentRun(loop, write=write, **self.settings)
             made.sent, made.final = [], ()
             return made
 
@@ -79,22 +81,40 @@ def _capability() -> type[Any]:
         async def wrap_model_request(self, ctx: Any, *, request_context: Any, handler: Any) -> Any:
             del ctx
             run, request, self.sent = self.run, request_context, []
-            self.final = [tool.name for tool in request.model_request_parameters.output_tools]
+            first = request.messages[0]
+            told = [part.content for part in first.parts if part.part_kind == "system-prompt"]
+            run.loop.describe(request.model, "\n".join([*told, first.instructions or ""]).strip())
+            asked = request.model_request_parameters
+            self.final = [tool.name for tool in asked.output_tools]
+            self.is_text = asked.allow_text_output and asked.output_object is None
 
-            async def ask() -> Reply:
+            async def ask(how: str) -> Reply:
+                if how != "draft":
+                    asked = request if how == "on" else _without_tools(request)
+                    return _reply(await handler(asked), self.final)
                 bare = (_asked_now if run.in_loop else _without_tools)(request)
-                parameters = bare.model_request_parameters
-                return _reply(
-                    await bare.model.request(bare.messages, bare.model_settings, parameters)
-                )
+                settings, parameters = bare.model_settings, bare.model_request_parameters
+                held = await bare.model.request(bare.messages, settings, parameters)
+                return _reply(held, self.final)
 
-            kept = await run.astep(tuple(_results(request.messages, self.final)), ask)
-            if kept is not None:
-                return kept
-            began = time.perf_counter()
-            response = await handler(_without_tools(request) if run.loop.done else request)
-            run.replied(_reply(response), time.perf_counter() - began)
-            return response
+            return await run.turn(tuple(_results(request.messages, self.final)), ask)
+
+        async def wrap_node_run(self, ctx: Any, *, node: Any, handler: Any) -> Any:
+            del ctx
+            following = await handler(node)
+            unanswered = self.run.given is not None and not self.run.loop.answer
+            if hasattr(following, "request") and unanswered and self.is_text:
+                final = _PYDANTIC_AI.point("pydantic_ai.result", "FinalResult")
+                return _PYDANTIC_AI.point("pydantic_graph", "End")(final(""))
+            return following
+
+        async def wrap_tool_execute(
+            self, ctx: Any, *, call: Any, tool_def: Any, args: Any, handler: Any
+        ) -> Any:
+            del ctx, call
+            if self.run.loop.done and tool_def.kind == "function":
+                return "not run: the run was stopped"
+            return await handler(args)
 
     return SufficeCapability
 
@@ -132,27 +152,33 @@ def _results(messages: Sequence[Any], final: Collection[str]) -> Iterator[ToolRe
 
 
 def _without_tools(request: Any) -> Any:
-    parameters = replace(request.model_request_parameters, function_tools=[], native_tools=[])
-    settings = {
-        name: value
-        for name, value in (request.model_settings or {}).items()
-        if name not in ("tool_choice", "parallel_tool_calls")
-    }
+    parameters = replace(request.model_request_parameters, native_tools=[])
+    settings = {**(request.model_settings or {}), "tool_choice": "none"}
     return replace(request, model_request_parameters=parameters, model_settings=settings)
 
 
 def _asked_now(request: Any) -> Any:
     *before, last = request.messages
     asked = _PYDANTIC_AI.point("pydantic_ai.messages", "UserPromptPart")(ANSWER_NOW)
-    settings = {**(request.model_settings or {}), "tool_choice": "none"}
     messages = [*before, replace(last, parts=[*last.parts, asked])]
-    return replace(request, messages=messages, model_settings=settings)
+    return replace(_without_tools(request), messages=messages)
 
 
-def _reply(response: Any) -> Reply:
+def _reply(response: Any, final: Collection[str]) -> Reply:
     text, details = response.text or "", response.provider_details or {}
-    if response.tool_calls:
-        fields, details = response.tool_calls[-1].args_as_dict(), {}
+    given = [call for call in response.tool_calls if call.tool_name in final]
+    if given:
+        fields, details = given[-1].args_as_dict(), {}
         only = next(iter(fields.values())) if len(fields) == 1 else None
         text = only if isinstance(only, str) else json.dumps(fields)
-    return Reply(raw=response, text=text, usage=response.usage, logprobs=details.get("logprobs"))
+    calls, tokens = len(response.tool_calls) - len(given), details.get("logprobs")
+    told = {"usage": response.usage, "logprobs": tokens, "calls": calls, "final": bool(given)}
+    return Reply(raw=response, text=text, **told)
+
+
+def _without_calls(run: Any, response: Any, text: str) -> Any:
+    messages = _PYDANTIC_AI.point("pydantic_ai.messages")
+    made = messages.ModelResponse(parts=[]) if response is None else response
+    given = [call for call in made.tool_calls if call.tool_name in run.final]
+    kept = [part for part in made.parts if part.part_kind not in ("tool-call", "text")]
+    return replace(made, parts=[*kept, *(given or [messages.TextPart(text)])])

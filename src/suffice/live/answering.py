@@ -54,6 +54,10 @@ DECLINED = "no confident answer"
 CANNOT_ANSWER = "cannot answer"
 
 
+class NothingFound(UsageError):  # noqa: N818
+    """The corpus has no passage for a question."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
     """An answer with the rounds behind it, and the decision after each.
@@ -341,7 +345,7 @@ class LiveLoop:
                 if decision.stop:
                     return decision.stopped_by or "policy", decision.reason
             if not decisions:
-                raise UsageError("the corpus gave no passage for this question")
+                raise NothingFound("the corpus gave no passage for this question")
             if len(decisions) >= loop.rounds:
                 return "budget", f"the budget of {counted(loop.rounds, 'round')} is spent"
             return "end", "pool exhausted: no passage is left to show"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from suffice.concurrency import at_once, settled
 from suffice.contracts import Action, Decision, StopPolicy, whole_text
-from suffice.errors import DataError, SufficeWarning, UsageError, counted
+from suffice.errors import DataError, SufficeWarning, UsageError, counted, struck
 from suffice.live.watching import Spending, Watching, answer_round
 from suffice.policies.policy_file import PolicyFile
 from suffice.signals.signal_table import (
@@ -26,6 +26,7 @@ from suffice.signals.signal_table import (
     policy_lacks,
 )
 from suffice.trace.rounds.records import (
+    DROPPED_CALLS,
     SCORE,
     Draft,
     Gold,
@@ -84,8 +85,12 @@ class Loop:
         if watch.budgets is not None:
             self.spending = Spending(watch.budgets, watch.window)
         self.error: Exception | None = None  # what a later round failed with; None: nothing
+        self.dropped_calls: int = 0  # of tools after the stop, which were not run
         self.explored: bool = watch.mode == "live" and watch.explores(question.id)
         """Whether it runs to the full budget although the policy is live."""
+        self.stays: bool = (
+            False  # whether another process may resume it; said before the first round
+        )
 
     @classmethod
     def alone(
@@ -265,6 +270,14 @@ class Loop:
         if not self.done:
             self.stopped_by, self.reason = "user", reason or "the caller ended it"
 
+    def dropped(self, calls: int) -> None:
+        """Note calls of tools after the stop, which were not run, in ``reason`` and in the last round."""
+        self.dropped_calls += calls
+        self.reason += f"; called {counted(calls, 'tool')} after the stop; dropped"
+        last = self.rounds[-1]
+        signals = {**last.signals, DROPPED_CALLS: float(self.dropped_calls)}
+        self._last = replace(last, signals=signals)
+
     def _round(self, finished: Round | None, held: dict[str, Any]) -> Round:
         from suffice.live.reported import round_of
 
@@ -280,7 +293,18 @@ class Loop:
         self._took, self._ticked = now - self._ticked, now
         return finished
 
-    def follow(self, asked: Round, score: float | None = None) -> Decision:
+    def resume(self, rounds: Sequence[Round]) -> Loop:
+        """Begin with rounds that are in the record, and in the window of what a day costs."""
+        self.begin()
+        if self.spending is not None:
+            self.spending.window = None
+        for finished in rounds:
+            self.follow(finished, stored=True)
+        if self.spending is not None:
+            self.spending.window = self._watch.window
+        return self
+
+    def follow(self, asked: Round, score: float | None = None, *, stored: bool = False) -> Decision:
         """Take in a round, decide and record; a policy that fails leaves the round out if it ``raises``."""
         try:
             said = self._decide(asked)
@@ -296,6 +320,12 @@ class Loop:
             said = replace(_UNASKED, reason=why)
         decision = self._settle(said, asked)
         self._ids.update(passage.id for passage in asked.passages or ())
+        if not stored:
+            self._record(asked, score)
+        # what others ran at the same time is seen once this round is in the record
+        if not decision.stop and self.spending is not None and (spent := self.spending.barred()):
+            self.told = decision = _budget(decision, spent)
+            self.stopped_by, self.reason = "budget", decision.reason
         if self._watch.observers:
             from suffice.live.observing import RoundEnded
 
@@ -304,7 +334,6 @@ class Loop:
                 number=number, round=asked, decision=decision, took_s=took_s, score=score
             )
             self._ran.append(ran)
-        self._record(asked, score)
         return decision
 
     def follow_all(self, rounds: Sequence[Round]) -> Decision:
@@ -430,11 +459,12 @@ class Loop:
         raise UsageError("the probe is a coroutine function; await loop.aobserve(..., probe=...)")
 
     def _replace_last(self, draft: Draft | None, *, probed: bool | None = None) -> None:
-        """Set the answer of the last round; one that the policy had asked for stays paid for."""
+        """Set the answer of the last round; a draft that it had stays paid for."""
         if draft is None:
             return
         last = self.rounds[-1]
-        bare = last if last.answer is None or last.probed is False else without_answer(last)
+        kept = last.answer is None or last.probed is False
+        bare = last if kept else without_answer(last, paid=True)
         self._last = with_draft(bare, draft, probed=probed if last.probed is None else False)
         if self.spending is not None:
             self.spending.add_round(draft.usage)
@@ -457,12 +487,23 @@ class Loop:
                 propensity=self._watch.explore or None,
                 policy_hash=self.policy_hash,
                 explored=self.explored,
+                stays=self.stays,
             )
         kept = asked if veiled is None else veiled.round(self.view)
         stop = None if watch.policy is None else self.would_stop is not None
         watch.writer.observe(
             self.question_id, kept, began=began, took_s=self._took, stop=stop, score=score
         )
+
+    def describe(self, model: Any = None, prompt: object = None) -> None:
+        """Record the name of a framework's model and the system prompt, in the run document."""
+        from suffice.live.privacy import without_secrets
+
+        names = (getattr(model, of, "") for of in ("model_name", "model", "model_id"))
+        told = {"model": next(filter(None, names), ""), "prompt": prompt}
+        kept = {of: struck(it[:20_000]) for of, it in told.items() if it and isinstance(it, str)}
+        if (writer := self._watch.writer) is not None:
+            writer.describe(without_secrets(kept, paths=self._watch.privacy is None))
 
     def restate(self, question: str) -> None:
         """Change the question's text before its first round; the record keeps the new text."""
@@ -490,10 +531,12 @@ class Loop:
         if self._watch.writer is not None and self._named:
             name = self._watch.writer.settle(self.question_id)
             self._ask_for(replace(self._asked, id=name))
-        self._watch.under_way.add(self.question_id)
+        self._watch.under_way[self.question_id] = self
         self._watch.count("questions")
         self._phase = "open"
         self._began = self._ticked = time.perf_counter()
+        if self.spending is not None and (why := self.spending.barred()) is not None:
+            self.stopped_by, self.reason = "budget", why
         return self
 
     def end(self, error: BaseException | None = None, *, mend: bool = True) -> bool:
@@ -521,7 +564,7 @@ class Loop:
         if self._phase != "open":
             return
         self._phase = "over"
-        self._watch.under_way.discard(self.question_id)
+        self._watch.under_way.pop(self.question_id, None)
         self._watch.count("rounds", len(self._decisions))
         if error is not None:
             if isinstance(error, Exception):

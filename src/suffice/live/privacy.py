@@ -37,9 +37,17 @@ _HASH_DIGITS = 32  # of 4 bits
 _NUMBERS = ("sample_clusters", "verbalized_confidence", "candidate_scores", "signals")
 _STAYS = (*_NUMBERS, "usage", "probed", "time")
 _STRUCK = "[struck]"
-_CREDENTIAL = r"api[-_ ]?key|\w*token|sig|signature|secret|password|passwd|pwd|auth\w*|credentials?"
-_SECRET_NAME = re.compile(rf"(?:\w+[-_])?(?:{_CREDENTIAL}|key)", re.IGNORECASE)
-_TELLS = re.compile(rf"\b(?:{_CREDENTIAL})\s*[=:]|--[\w-]*(?:{_CREDENTIAL}|key)\b", re.IGNORECASE)
+# words of bounded length, so that a long text takes time in its letters
+_CREDENTIAL = (
+    r"\w{0,40}(?:api[-_ ]?key|token|secret|password|passphrase)|sig|signature|passwd|pwd|auth(?:orization)?"
+    "|credentials?"
+)
+_SECRET_NAME = re.compile(rf"(?:[\w.-]{{0,60}}[-_.])?(?:{_CREDENTIAL}|key)\d*", re.IGNORECASE)
+_TELLS = re.compile(
+    rf"((?:\b(?:{_CREDENTIAL})[\"']?\s{{0,9}}[=:]|(?<![\w-])--[\w-]{{0,40}}(?:{_CREDENTIAL}|key)\b=?)"
+    r"[\s\"']{0,9}(?:(?:bearer|basic|token)\s{1,9})?)[^\s\"']*",
+    re.IGNORECASE,
+)
 _URL = re.compile(
     r"((?:\w{1,30}:){0,3}(?!file:)[a-z][a-z0-9+.-]{0,30}://[^\s?#\"'<>]*)\S*", re.IGNORECASE
 )
@@ -50,24 +58,35 @@ _ENDINGS = (
 _PLAIN = re.compile(rf"[^/\\~]*|\w[\w.-]*/(?![\w.-]*\.(?:{_ENDINGS})\Z)\w[\w.-]*", re.IGNORECASE)
 
 
-def without_secrets(value: Any) -> Any:
-    """Return a run document without users, passwords and queries of URLs, keys, and file paths."""
+def without_secrets(value: Any, *, paths: bool = True, secret: object = False) -> Any:
+    """Return a run document without keys, users, passwords and queries of URLs; file ``paths`` may stay.
+
+    All texts of a value are ``secret`` whose name says so, or the text before it in a list of two.
+    """
+    below = partial(without_secrets, paths=paths)
     if isinstance(value, Mapping):
+        named = {str(name): held for name, held in value.items()}.items()
+        told = ((name, held, secret or _SECRET_NAME.fullmatch(name)) for name, held in named)
         return {
-            _without_secrets(str(name)): _STRUCK
-            if isinstance(held, str) and held and _SECRET_NAME.fullmatch(str(name))
-            else without_secrets(held)
-            for name, held in value.items()
+            _plain(name, paths=paths): hashlib.sha256(held.encode()).hexdigest()[:12]
+            if not paths and name == "prompt" and isinstance(held, str) and len(held.split()) > 1
+            else below(held, secret=tells)  # a prompt's digest tells loops apart
+            for name, held, tells in told
         }
     if isinstance(value, list | tuple):
-        return [without_secrets(held) for held in value]
-    return _without_secrets(value) if isinstance(value, str) else value
+        pair = len(value) == 2 and _SECRET_NAME.fullmatch(str(value[0]))
+        return [below(held, secret=secret or (pair and at)) for at, held in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+    return _STRUCK if secret and value else _plain(value, paths=paths)
 
 
-def _without_secrets(text: str) -> str:
+def _plain(text: str, *, paths: bool) -> str:
     text = without_credentials(text)
     if url := _URL.fullmatch(text):
         return struck(url[1])
+    if paths:
+        return _TELLS.sub(rf"\1{_STRUCK}", struck(text))
     return struck(text) if _PLAIN.fullmatch(text) and not _TELLS.search(text) else _STRUCK
 
 
@@ -216,7 +235,7 @@ def redact_traces(
     if not traces.n_questions:
         raise DataError("holds no question", file=str(source))
     privacy = Privacy(texts, secrets.token_bytes(32))
-    run = without_secrets(traces.origin.run)
+    run = without_secrets(traces.origin.run, paths=False)
     done = run.get("derived")
     step = {"by": "redact", "from": Path(source).name, "texts": texts, "score": score}
     run["derived"] = [*(done if isinstance(done, list) else []), step]

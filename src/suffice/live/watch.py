@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import reprlib
 import uuid
 import warnings
 import weakref
@@ -23,6 +24,7 @@ from suffice.policies.policy_file import PolicyFile, policy_hash
 from suffice.scoring import AnswerChoice
 from suffice.trace.engines import as_place
 from suffice.trace.loop_record import LoopRecord
+from suffice.trace.parquet import run_document
 from suffice.trace.rounds.records import PROPENSITY, Gold, Question
 from suffice.trace.store import store_place
 
@@ -77,7 +79,8 @@ class Watch:
     durable
         Whether a recorded round also survives a power cut, and not only a kill of the process.
     run
-        Entries for the record's run document, such as ``{"pipeline": "my-agent"}``.
+        Entries for the record's run document, such as ``{"pipeline": "my-agent"}``. Keys, passwords and
+        queries of URLs are struck.
 
     Raises
     ------
@@ -193,13 +196,13 @@ class Watch:
             watched["texts"] = privacy.texts
         document = {"watch": watched, "rounds": watching.full_budget, "version": VERSION}
         try:
-            document |= run if privacy is None else without_secrets(run)
-            json.dumps(document, ensure_ascii=False).encode()
-        except (TypeError, ValueError) as error:
+            document |= without_secrets(run, paths=privacy is None)
+            return run_document(json.dumps(document, ensure_ascii=False), Path("run"))
+        except (TypeError, ValueError, RecursionError) as error:
             raise UsageError(
-                f"run must be a JSON object, as {{'pipeline': 'my-agent'}}; found {run!r:.80}"
+                f"run must be a JSON object, as {{'pipeline': 'my-agent'}}; found {reprlib.repr(run)}"
+                f" ({error})"
             ) from error
-        return document
 
     def question(
         self,
@@ -234,6 +237,22 @@ class Watch:
             passage_ids=gold_passage_ids,  # type: ignore[arg-type]
         )
         return Loop(self._watching, asked, gold, named=question_id is not None)
+
+    def resume(self, question_id: str) -> Loop | None:
+        """Return the loop of a question under way, also of one that another process left as ``stays``.
+
+        ``None``: there is none by this policy and ``explore`` of the last week, or the record has no texts.
+        """
+        watching, running = self._watching, self._watching.under_way.get(question_id)
+        writer = watching.writer
+        if writer is None or (running is not None and writer.owns(question_id)):
+            return running
+        watching.under_way.pop(question_id, None)
+        terms = watching.policy_hash, watching.explore or None
+        record = None if watching.privacy else writer.resume(question_id, *terms)
+        if record is None:
+            return None
+        return Loop(watching, record.question, record.gold).resume(record.rounds)
 
     def label(
         self,

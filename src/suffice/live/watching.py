@@ -27,6 +27,7 @@ from suffice.trace.values import MOST_INT16, whole
 
 if TYPE_CHECKING:
     from suffice.costs.prices import Prices, Tariff
+    from suffice.live.loop import Loop
     from suffice.live.observing import Observer
     from suffice.live.privacy import Privacy
     from suffice.trace.loop_record import LoopRecord
@@ -63,7 +64,7 @@ class Watching:
     window: Window | None = None
     privacy: Privacy | None = None
     observers: tuple[Observer, ...] = ()
-    under_way: set[str] = field(default_factory=set)
+    under_way: dict[str, Loop] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     said: set[str] = field(default_factory=set)
     lacking: set[str] = field(default_factory=set)  # signals checked for missing inputs
@@ -196,6 +197,9 @@ class Budgets:
     usd_per_day
         US dollars in the last 24 hours, to the minute, of all loops in the watch's record, whatever process
         they run in. Once they are spent, a question ends after its first round.
+    hard
+        Begin no round past ``usd_per_day``: a later question is done when it is entered. A round without
+        token counts ends its question.
     prices
         Prices of tokens, calls, retrievals and reranker calls.
     tools
@@ -205,14 +209,15 @@ class Budgets:
     Raises
     ------
     UsageError
-        When built: for a limit that is not above 0, or US dollars without prices. ``usd_per_day`` needs a
-        :class:`Watch` with a record.
+        When built: for a limit that is not above 0, US dollars without prices, or ``hard`` without
+        ``usd_per_day``, which needs a :class:`Watch` with a record.
     """
 
     tokens: int | None = None
     seconds: float | None = None
     usd: float | None = None
     usd_per_day: float | None = None
+    hard: bool = False
     prices: Prices | None = None
     tools: Mapping[str, int] = field(default_factory=dict)
 
@@ -222,6 +227,8 @@ class Budgets:
         for name, limit in {**named, **self.tools}.items():
             if limit is not None and not 0 < limit < math.inf:
                 raise UsageError(f"a budget must be a number above 0, found {limit!r} {name}")
+        if self.hard and self.usd_per_day is None:
+            raise UsageError("a hard budget is one of a day; give usd_per_day too")
         if self.prices is None and (self.usd, self.usd_per_day) != (None, None):
             raise UsageError(
                 "a budget in US dollars needs prices: --price-model MODEL, or "
@@ -232,10 +239,11 @@ class Budgets:
 class Spending:
     """The usage of a question so far, from its rounds, against its budgets."""
 
-    ends_uncounted = False  # whether a budget that cannot be kept ends the loop, or is warned of
+    ends_uncounted: bool = False  # whether what cannot be counted ends the loop, or is warned of
 
     def __init__(self, budgets: Budgets, window: Window | None = None) -> None:
         self._budgets = budgets
+        self.ends_uncounted: bool = self.ends_uncounted or budgets.hard
         self.window: Window | None = window
         self._tariffs = () if budgets.prices is None else budgets.prices.tariffs
         self._started = time.perf_counter()
@@ -308,6 +316,10 @@ class Spending:
             if self._called[tool] >= most:
                 return f"the budget of {most:g} rounds with the tool {tool!r} is spent"
         return None if self.window is None else self.window.spent()
+
+    def barred(self) -> str | None:
+        """Return why no round may begin, in words; ``None``: one may."""
+        return self.window.spent() if self.window is not None and self._budgets.hard else None
 
     @property
     def uncounted(self) -> str | None:

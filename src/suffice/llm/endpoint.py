@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from suffice._optional import require
-from suffice.concurrency import CallTally, Once, may_be_cut, rest, started
+from suffice.concurrency import CallTally, Once, may_be_cut, rest, seconds_left, started
 from suffice.errors import (
     BackendError,
     UsageError,
@@ -30,6 +30,7 @@ from suffice.errors import (
     without_credentials,
     without_keys,
 )
+from suffice.foreign import is_here
 from suffice.llm.wire import (
     Api,
     BrokenReply,
@@ -189,7 +190,8 @@ class Endpoint:
                 http_client=openai.DefaultAsyncHttpxClient(
                     follow_redirects=False,
                     # no proxy of the environment reaches this machine's own servers
-                    trust_env=not asked.startswith("http://127.0.0.1"),
+                    trust_env=asked.startswith("https")
+                    or not is_here(urlsplit(asked).hostname or ""),
                 ),
             )
 
@@ -259,6 +261,8 @@ class Endpoint:
     def _enough(self, state: Any) -> bool:
         """Say whether all attempts are used; fewer are allowed before any answer, for a wrong URL."""
         retries = self._settings.max_retries
+        if state.outcome.exception().pause_s > seconds_left():
+            return True  # nobody waits for so long
         if state.outcome.exception().nobody and self.tally.calls == self.tally.failed:
             soon = state.seconds_since_start < 10 * self._settings.first_pause_s
             retries = retries if soon else min(retries, _RETRIES_OF_NOBODY)

@@ -228,6 +228,7 @@ def _notes(traces: TraceSet) -> Iterator[str]:
         )
 
 
+NOT_AS_PROMISED = "exploration NOT AS PROMISED"
 _ALARM = 0.01
 _FEWEST = 5
 _MOST_TOLD = 3
@@ -263,9 +264,9 @@ class Exploration:
     def notes(self) -> list[str]:
         notes = []
         for share in self.shares:
-            fits = "as promised" if share["p_value"] >= _ALARM else "NOT AS PROMISED"
+            fits = NOT_AS_PROMISED if share["p_value"] < _ALARM else "exploration as promised"
             notes.append(
-                f"exploration {fits}: {share['explored']:,} of {counted(share['stopped'], 'question')} ran "
+                f"{fits}: {share['explored']:,} of {counted(share['stopped'], 'question')} ran "
                 f"on past their policy's stop ({percent(share['explored'] / share['stopped'])}%, configured "
                 f"{percent(share['propensity'])}%, exact binomial p {p_value(share['p_value'])})"
             )

@@ -91,7 +91,7 @@ class CostAxis:
 ANSWERS_ASSUMED = (
     "the record does not say what its answers took (answer_calls, answer_prompt_tokens): we assume that each "
     "round's single call produced the answer, so a policy that reads no answers pays for the last one only; "
-    "if your loop answers in every round anyway, write 0 in answer_calls"
+    "if your loop answers in every round anyway, write 0 in answer_calls (import --answers-in-every-round)"
 )
 _CAPPED = ("llm_calls", "rounds")  # what an unnamed cap is one of
 _ALIKE = 1e-9  # a difference of mean costs that rounding gives
@@ -188,6 +188,8 @@ class CostBook:
             )
         ):
             notes.append(ANSWERS_ASSUMED)
+        if axis.name == "usd" and traces.has("usd"):
+            notes.append("dollars as billed (column 'usd'), at prices only where it is null")
         if model.prices is not None:
             notes.append(f"prices: {model.prices.summary}")
         if axis.name == "joules" or model.energy != EnergyModel():

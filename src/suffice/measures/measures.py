@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -30,11 +30,12 @@ from suffice.measures.scores import (
     column_name,
     lengths_of,
     measured_columns,
+    own_metric,
     own_score,
 )
 from suffice.measures.seen import Seen, seen_of
 from suffice.measures.shards import Kept, Shard, map_shards, shards_of
-from suffice.scoring import F1_KINDS, METRICS, F1Kind, Metric, MetricName, ScoreName
+from suffice.scoring import F1_KINDS, METRICS, F1Kind, Metric, ScoreName
 from suffice.signals.known_signals import SignalSpec
 from suffice.signals.signal_table import SignalTable, first_stops, signal_table, specs_for
 from suffice.stats.units import Array, Mask, numbered_units
@@ -128,11 +129,22 @@ class _Columns:
 
 @dataclass(frozen=True, slots=True)
 class _PartOf:
-    """Hold what measures share: the columns of the whole, their rows there, and the recorded questions."""
+    """Hold what measures share: the columns of the whole, their rows there, and the recorded questions.
+
+    ``seen`` says how far labeled questions were observed that represent others; ``worst``: answers that are
+    not scored count at their worst.
+    """
 
     whole: _Columns
     rows: NDArray[np.intp]
     recorded: TraceSet | None = None
+    seen: Seen | None = None
+    worst: bool = False
+
+    def take(self, chosen: Mask) -> _PartOf:
+        recorded = None if self.recorded is None else self.recorded.take(chosen)
+        seen = None if self.seen is None else self.seen.take(chosen)
+        return replace(self, rows=self.rows[chosen], recorded=recorded, seen=seen)
 
 
 class Measures:
@@ -153,6 +165,7 @@ class Measures:
         self.traces = traces
         if of is None:
             of = _PartOf(_Columns(traces, executor=executor), np.arange(traces.n_questions))
+        self._of = of
         self._whole, self._rows, self._recorded = of.whole, of.rows, of.recorded
         self._splits: dict[str, Measures] = {}
         self._columns: dict[MeasuredColumn, Array] = {}
@@ -161,7 +174,7 @@ class Measures:
         self._wanted: dict[int, tuple[StopPolicy, NDArray[np.int16]]] = {}
         self._closed_book: Measures | None = None
         self._metric = metric
-        self._by: dict[MetricName, Measures] = {}
+        self._by: dict[str, Measures] = {}
 
     @classmethod
     def of(cls, traces: Traces) -> Measures:
@@ -187,21 +200,21 @@ class Measures:
         """Return the questions with their recorded gold answers, whatever the metric."""
         return self._recorded or self.traces
 
-    def by(self, name: MetricName | None) -> Measures:
-        """Return the measures under another metric; parts keep it.
+    def by(self, name: str | None) -> Measures:
+        """Return the measures under another metric, of any name that its user may type; parts keep it.
 
         For agreement, the answers of the full budget replace the gold answers, in fits and in scores.
         """
         if name is None:
             name = self.metric.name if self._metric else self.usual()
-        metric = METRICS[name]
+        metric = METRICS.get(name) or own_metric(name, self.traces)
         if metric == self._metric:
             return self
         if name not in self._by:
             self._by[name] = self._compared_by(metric)
         return self._by[name]
 
-    def usual(self) -> MetricName:
+    def usual(self) -> str:
         """Return the metric by which policies are compared if nobody names one."""
         if is_veiled(self.traces.origin.run) and self.traces.has("score"):
             return "score"
@@ -213,13 +226,13 @@ class Measures:
         if self.metric.agreement:
             raise InternalError(f"no gold answers are left to score {metric.name} against")
         if not metric.agreement:
-            return Measures(self.traces, metric, of=_PartOf(self._whole, self._rows))
+            return Measures(self.traces, metric, of=replace(self._of, recorded=None))
         relabelled = self._whole.traces.labelled_by_full_budget()
         part = self.traces.labelled_by_full_budget()
         whole = _Columns(relabelled, self._whole.traces, self._whole.executor)
         return Measures(part, metric, of=_PartOf(whole, self._rows, self.traces))
 
-    def notes(self, asked: MetricName | None) -> list[str]:
+    def notes(self, asked: str | None) -> list[str]:
         """Return what a reader must know about the scores; ``asked`` is the requested metric."""
         if self.metric.gold:
             gold = pc.list_flatten(self.traces.first_rounds("gold_answers"))
@@ -237,6 +250,10 @@ class Measures:
                     f"no score: {without} of {counted(traces.n_questions, 'question')}, counted in costs, "
                     "not in scores"
                 )
+            silent = int(traces.exists.sum() - traces.answered.sum())
+            if silent:
+                rounds = counted(int(traces.exists.sum()), "round")
+                notes.append(f"no answer in {silent:,} of {rounds}; these scores need none")
             return notes
         short = int((traces.last_rounds < traces.n_rounds).sum())
         if short:
@@ -255,7 +272,7 @@ class Measures:
     @cached_property
     def seen(self) -> Seen | None:
         """Return how far questions were observed; ``None`` if none was cut."""
-        return seen_of(self.recorded)
+        return self._of.seen or seen_of(self.recorded)
 
     @property
     def ends(self) -> NDArray[np.int16]:
@@ -283,8 +300,20 @@ class Measures:
     def in_splits(self, splits: Sequence[str | None]) -> Measures:
         """Return the same questions in these splits, (n_questions,)."""
         recorded = None if self._recorded is None else self._recorded.with_splits(splits)
-        of = _PartOf(self._whole, self._rows, recorded)
+        of = replace(self._of, recorded=recorded)
         return Measures(self.traces.with_splits(splits), self._metric, of=of)
+
+    def only_labelled(self, labelled: Mask) -> Measures:
+        """Return labeled questions (n_questions,) that represent the others, also in a cut record."""
+        if labelled.all():
+            return self
+        seen = None if self.seen is None else self.seen.by_labels(labelled)
+        of = replace(self._of.take(labelled), seen=seen)
+        return Measures(self.traces.take(labelled), self._metric, of=of)
+
+    def at_worst(self) -> Measures:
+        """Return the same questions, unscored answers at their worst: right at the end, else wrong."""
+        return Measures(self.traces, self._metric, of=replace(self._of, worst=True))
 
     def closed_book(self) -> Measures:
         """Return the measures of round 0 of every question that has one."""
@@ -293,9 +322,7 @@ class Measures:
         return self._closed_book
 
     def _part(self, traces: TraceSet, chosen: Mask) -> Measures:
-        recorded = None if self._recorded is None else self._recorded.take(chosen)
-        of = _PartOf(self._whole, self._rows[chosen], recorded)
-        return Measures(traces, self._metric, of=of)
+        return Measures(traces, self._metric, of=self._of.take(chosen))
 
     # --- local to a question -------------------------------------------------------------------
     def score(self, name: ScoreName, f1_kind: F1Kind = "hotpotqa") -> Array:
@@ -303,8 +330,8 @@ class Measures:
         return self._local([self._scored(name, f1_kind)])[0]
 
     def _scored(self, name: ScoreName, f1_kind: F1Kind) -> MeasuredColumn:
-        if self.metric.against == "scores":
-            return own_score(name)
+        if self.metric.against == "scores" or (self.metric.source and name == self.metric.score):
+            return own_score(name, self.metric)
         kind = f1_kind if name == "f1" else F1_KINDS[0]
         return ScoreColumn(name, "mlqa" if self.metric.mlqa else kind, self.metric.agreement)
 
@@ -314,6 +341,10 @@ class Measures:
             em, f1, acc, gold = self._local([*keys, LABELLED])
             own = self.metric.against == "scores"
             labelled = ~np.isnan(f1).all(axis=1) if own else gold[:, 0] == 1.0
+            if self._of.worst:
+                worst = np.arange(1, em.shape[1] + 1) == self.traces.last_rounds[:, None]
+                unscored = np.asarray(labelled)[:, None] & self.traces.exists
+                em, f1, acc = (np.where(unscored & np.isnan(of), worst, of) for of in (em, f1, acc))
             self._scores[f1_kind] = Outcomes(
                 em=em, f1=f1, acc=acc, labelled=np.asarray(labelled), metric=self.metric
             )
@@ -339,8 +370,8 @@ class Measures:
         if questions == units:
             return []
         return [
-            f"{questions:,} questions count as {counted(units, 'unit')}: those of one group, or else of one "
-            "text, are averaged and resampled together"
+            f"{questions:,} questions in {counted(units, 'unit')}: those of one group, or else of one text, "
+            "are drawn and tested together. Means are over questions"
         ]
 
     @property

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from operator import methodcaller
+from importlib import import_module
+from operator import attrgetter, methodcaller
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -13,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from suffice.errors import DataError, UsageError, unknown_name
 from suffice.scoring import METRICS, F1Kind, Metric, ScoreName
 from suffice.signals.columns.answer_columns import GoldAnswers, ScoredAnswers
 from suffice.signals.columns.arrays import Texts
@@ -21,6 +25,8 @@ from suffice.signals.known_signals import SIGNALS, SignalSpec
 from suffice.signals.signal_table import signal_columns
 from suffice.stats.units import Array, Mask
 from suffice.trace.rounds.labels import labelled
+from suffice.trace.rounds.records import SCORE
+from suffice.trace.rounds.schema import SCHEMA
 from suffice.trace.rounds.trace_set import TraceSet, unit_keys
 
 
@@ -39,6 +45,17 @@ class Outcomes:
         """Return the score that compares policies, (n_questions, n_rounds)."""
         scores: Array = getattr(self, self.metric.score)
         return scores
+
+    @property
+    def judged(self) -> Array:
+        """Return what a round is judged by: exact match, or the record's own score."""
+        return self.f1 if self.metric.against == "scores" else self.em
+
+    @property
+    def scale(self) -> str:
+        """Return what the judgement is against: gold, agreement, scores of 0 and 1, or graded ones."""
+        judged = self.judged[np.isfinite(self.judged)]
+        return self.metric.against if np.isin(judged, (0.0, 1.0)).all() else "graded"
 
     def take(self, rows: Mask) -> Outcomes:
         em, f1, acc = (values[rows] for values in (self.em, self.f1, self.acc))
@@ -73,11 +90,72 @@ def gold_answers(traces: TraceSet) -> GoldAnswers:
     return GoldAnswers.of(traces.first_rounds("gold_answers"))
 
 
-def own_scores(traces: TraceSet, name: ScoreName) -> Array:
+def own_metric(name: str, traces: TraceSet | None = None) -> Metric:
+    """Return the metric of a record's own column or signal, or of ``MODULE:FUNCTION``, which is imported.
+
+    So no name comes here that a file states: the function is what its user typed.
+    """
+    of = () if traces is None else (*traces.signal_names, *traces.table.column_names)
+    own = {*of} - {*SCHEMA.names}
+    if name in own:
+        score, texts = METRICS["score"], ("unscored", "remedy", "legend")
+        said = {text: getattr(score, text).replace("'score'", repr(name)) for text in texts}
+        return replace(score, name=name, source=name, **said)
+    module, _, path = str(name).partition(":")
+    if not (module and path):
+        raise UsageError(unknown_name("metric", name, (*METRICS, *sorted(own), "MODULE:FUNCTION")))
+    if str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))
+    try:
+        return replace(METRICS["f1"], name=name, source=attrgetter(path)(import_module(module)))
+    except Exception as error:
+        said_ = f"metric {name!r} is no MODULE:FUNCTION: {type(error).__name__}: {error}"
+        raise UsageError(said_) from error
+
+
+def refuse_code(stated: object, file: str) -> None:
+    """Refuse a metric that a file states and that would be imported; its user may name it."""
+    if isinstance(stated, str) and ":" in stated:
+        said = f"names a metric that is code, which its user has to type: --metric {stated}"
+        raise DataError(said, file=file)
+
+
+def judged(metric: Metric, answer: str, accepted: Sequence[str]) -> float:
+    """Return what the user's function says of an answer, given the list of gold answers."""
+    try:
+        value = float(metric.source(answer, [*accepted]))
+    except Exception as error:
+        raise UsageError(
+            f"metric {metric.name!r} fails for answer {answer!r:.60}: {type(error).__name__}: {error}"
+        ) from error
+    if not 0.0 <= value <= 1.0:
+        raise UsageError(
+            f"metric {metric.name!r} gives {value:g}, which is not from 0 to 1: {answer!r:.60}"
+        )
+    return value
+
+
+def function_scores(traces: TraceSet, metric: Metric) -> Array:
+    """Return the scores of a function, each answer of a question judged once."""
+    judge, golds = cache(partial(judged, metric)), [gold.answers for gold in traces.gold]
+    answers = traces.table.column("answer").to_pylist()
+    accepted = (golds[number] for number in np.repeat(np.arange(len(golds)), traces.last_rounds))
+    values = [
+        judge(answer, gold) if gold and answer is not None else np.nan
+        for answer, gold in zip(answers, accepted, strict=True)
+    ]
+    return traces.dense(np.array(values, np.float64))
+
+
+def own_scores(traces: TraceSet, name: ScoreName, column: str = "score") -> Array:
     """Return the record's own scores in place of a score, see :class:`suffice.scoring.Metric`."""
-    scores = traces.column("score")
+    scores = traces.column(column)
+    if scores is None and column in traces.signal_names:
+        scores = traces.stored_signal(column)[0]
     if scores is None:
         return np.full((traces.n_rounds, traces.n_questions), np.nan).T
+    for value in scores[(scores < 0.0) | (scores > 1.0)][:1].tolist():
+        raise DataError(SCORE.refusal(value), file=traces.origin.source, column=column)
     if name == "f1":
         return scores
     holds = scores == 1.0 if name == "em" else scores > 0.0
@@ -91,21 +169,15 @@ class RetrievalQuality:
     precision: Array
     recall: Array
 
-    def at(
-        self, stops: NDArray[np.int16], weights: Array | None = None
-    ) -> tuple[float | None, float | None]:
+    def at(self, stops: NDArray[np.int16]) -> tuple[float | None, float | None]:
         """Return mean precision and recall at the stops (n_questions,); ``None`` if undefined everywhere."""
         rows = np.arange(len(stops))
-        weights = np.ones(len(stops)) if weights is None else weights
-        return (
-            _mean(self.precision[rows, stops - 1], weights),
-            _mean(self.recall[rows, stops - 1], weights),
-        )
+        return _mean(self.precision[rows, stops - 1]), _mean(self.recall[rows, stops - 1])
 
 
-def _mean(values: Array, weights: Array) -> float | None:
+def _mean(values: Array) -> float | None:
     defined = np.isfinite(values)
-    return float(np.average(values[defined], weights=weights[defined])) if defined.any() else None
+    return float(values[defined].mean()) if defined.any() else None
 
 
 def retrieval_quality(traces: TraceSet) -> RetrievalQuality:
@@ -197,8 +269,10 @@ def lengths_of(column: str) -> WorkColumn:
 
 
 @cache
-def own_score(name: ScoreName) -> WorkColumn:
-    return WorkColumn(partial(own_scores, name=name))
+def own_score(name: ScoreName, metric: Metric) -> WorkColumn:
+    if metric.gold:
+        return WorkColumn(partial(function_scores, metric=metric))
+    return WorkColumn(partial(own_scores, name=name, column=metric.source or "score"))
 
 
 MeasuredColumn = ScoreColumn | RetrievalColumn | SignalColumn | WorkColumn

@@ -19,13 +19,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.errors import counted
+from suffice.errors import UsageError, counted
 from suffice.measures.scores import Outcomes
-from suffice.scoring import Weights
+from suffice.scoring import Metric, Weights
 from suffice.stats.logistic import predicted_by_others
 from suffice.stats.units import Array, Mask
+from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.reader import answer_banners
-from suffice.trace.rounds.records import CUTS, POLICY_STOP
+from suffice.trace.rounds.records import CUTS, NOT_READ, POLICY_STOP
 from suffice.trace.rounds.trace_set import TraceSet, in_words
 
 _MOST = 0.5
@@ -67,6 +68,8 @@ class Seen:
     those logged alike: bounded, since an explored one cannot be told from one never stopped."""
     signals: Mapping[str, Array] = field(default_factory=dict)
     """What was recorded where the running policy said stop, by name, (n_questions,) each, without gaps."""
+    counts: Array | float = 1.0
+    """How many a question counts for, mean 1: a labeled one represents the unlabeled ones of its arm."""
 
     @classmethod
     def whole(cls, traces: TraceSet) -> Seen:
@@ -199,12 +202,33 @@ class Seen:
             arms = [self.explored | cut, arms[2]]
         shares = [(arm, int(arm.sum()), int((arm & some).sum())) for arm in arms]
         held = [(arm, size, known) for arm, size, known in shares if known]
-        weights = np.ones(len(some))
+        weights = np.ones(len(some)) * self.counts
         if len({size * len(some) / known for _, size, known in held}) > 1:
             for arm, size, known in held:
-                weights[arm] = size / known
-            weights /= weights[some].mean()
-        return weights
+                weights[arm] *= size / known
+        elif (weights == 1.0).all():
+            return weights
+        return np.asarray(weights / weights[some].mean())
+
+    def by_labels(self, labelled: Mask) -> Seen:
+        """Return labeled questions as if all were labeled: within an arm each counts for 1 / its label rate.
+
+        Arms are explored, cut and other questions. If no cut question is labeled, the explored ones stand
+        for them without weights. An arm without labels is a UsageError: nothing represents its questions.
+        """
+        cut, alone = self.stood_for, self
+        if cut.any() and not (cut & labelled).any():
+            as_whole = np.where(self.explored, self.budget, self.until).astype(np.int16)
+            ones = np.where(self.explored, 1.0, self.weight)
+            alone = replace(self, until=as_whole, weight=ones)
+        names = {"explored": self.explored, "cut": cut, "other": ~(self.explored | cut)}
+        for name, arm in names.items():
+            if arm.any() and not (arm & labelled).any() and (name != "cut" or alone is self):
+                raise UsageError(
+                    f"none of {counted(int(arm.sum()), f'{name} question')} has a label, so nothing says "
+                    "what stopping loses there; label a random part of them: suffice traces label"
+                )
+        return replace(alone.take(labelled), counts=self._label_weights(labelled)[labelled])
 
     def bounds(self, values: Array, stops: Stops, unseen: float | Array) -> Array:
         """Return ``values`` at these stops where they were recorded, else ``unseen``, (n_questions,)."""
@@ -236,7 +260,7 @@ class Seen:
     @property
     def reach(self) -> float:
         """Return the greatest possible weight of a question, at least 1."""
-        return float(1.0 / self.propensity[self.weight != 1.0].min(initial=1.0))
+        return float((np.maximum(self.weight, 1.0) * self.counts).max(initial=1.0))
 
     def anchored(self, values: Array, unseen: float | Array) -> Array:
         """Return :meth:`matrix` with less spread: a later stop counts as the stop at ``until``.
@@ -255,7 +279,8 @@ class Seen:
 
     def paid(self, costs: Array) -> Array:
         """Weight costs (n_questions, n_rounds) for a mean; unobserved rounds cost what was observed."""
-        return self.anchored(costs, costs[np.arange(len(self.last)), self.last - 1])
+        known = self.anchored(costs, costs[np.arange(len(self.last)), self.last - 1])
+        return np.asarray(known * np.broadcast_to(self.counts, len(known))[:, None])
 
     def outcomes(
         self, scored: Outcomes, *, unseen: float = np.nan, weights: Weights = "augmented"
@@ -275,7 +300,8 @@ class Seen:
         names = ("last", "until", "weight", "unseen", "explored", "propensity")
         taken: dict[str, Any] = {name: getattr(self, name)[chosen] for name in names}
         signals = {name: values[chosen] for name, values in self.signals.items()}
-        return replace(self, **taken, signals=signals)
+        counts = np.broadcast_to(self.counts, len(self.last))[chosen]
+        return replace(self, **taken, signals=signals, counts=counts)
 
     def of(self, scored: Outcomes) -> Seen:
         """Return how far these scores are known.
@@ -313,10 +339,11 @@ def seen_of(traces: TraceSet) -> Seen | None:
     drawn = propensity < 1
     untold = np.isin(propensity, propensity[drawn & ~by_policy & ~told]) & drawn
     drawn &= ~untold
-    stood_for = drawn & by_policy & cut
+    stopped, ran_on = stop_arms(np.where(by_policy, last, said), by_policy, budget)
+    stood_for = drawn & stopped
     drawn &= np.isin(propensity, propensity[stood_for])
     until = np.where(stood_for, last, np.where(drawn & ~by_policy, said, budget)).astype(np.int16)
-    explored = drawn & ~by_policy & (until < budget)
+    explored = drawn & ran_on
     weight = np.where(explored, 1 / propensity, np.where(stood_for, 0.0, 1.0))
     return Seen(
         budget=budget,
@@ -330,6 +357,12 @@ def seen_of(traces: TraceSet) -> Seen | None:
         untold=int(untold.sum()),
         signals=_signals_at(traces, until, explored | stood_for) if explored.any() else {},
     )
+
+
+def stop_arms(said: NDArray[Any], by_policy: Mask, budget: int) -> tuple[Mask, Mask]:
+    """Return which questions were stopped early where it was ``said``, and which explored, (n_questions,)."""
+    early = said < budget  # an explored loop may end by itself in that very round
+    return early & by_policy, early & ~by_policy
 
 
 def _weighted_mean(values: Array, weights: Array) -> float:
@@ -346,7 +379,7 @@ def _signals_at(traces: TraceSet, until: Stops, drawn: Mask) -> dict[str, Array]
     for name in traces.signal_names:
         values = traces.stored_signal(name)[0][rows, there]
         defined = np.isfinite(values[drawn])
-        if name != POLICY_STOP and defined.mean() > _MOST:
+        if name not in NOT_READ and defined.mean() > _MOST:
             mean = float(values[drawn][defined].mean())
             signals[name] = np.where(np.isfinite(values), values, mean)
     return signals
@@ -365,9 +398,15 @@ def _policy_stops(traces: TraceSet) -> tuple[Stops, Mask]:
     return first.astype(np.int16), ~np.isnan(values[:, 0])
 
 
-def record_banners(traces: TraceSet) -> tuple[str, ...]:
-    """Return what must stand above any figure: several loops, cut questions, missing or blank answers."""
-    return (*_several_loops(traces), *_cut(traces), *answer_banners(traces))
+def record_banners(traces: TraceSet, metric: Metric | None = None) -> tuple[str, ...]:
+    """Return what must stand above any figure: several loops, cut questions, missing or blank answers.
+
+    Scores of the record's own need no answers; without ``metric`` they count where no gold answer is.
+    """
+    own = traces.has("score") and not labelled(traces).any()
+    needed = not own if metric is None else metric.against != "scores"
+    answers = answer_banners(traces) if needed else ()
+    return (*_several_loops(traces), *_cut(traces), *answers)
 
 
 def _several_loops(traces: TraceSet) -> tuple[str, ...]:

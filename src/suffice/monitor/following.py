@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import logging
 from collections.abc import Iterator, Sequence
@@ -11,12 +10,13 @@ from pathlib import Path
 
 from suffice._optional import require
 from suffice._version import VERSION
-from suffice.errors import BackendError, DataError, UsageError, struck
+from suffice.errors import BackendError, DataError, UsageError, plain_file, struck
+from suffice.foreign import is_here
 from suffice.monitor.production import Alarm, Production
 from suffice.monitor.questions import Asked
 from suffice.trace.recording import live_store
 from suffice.trace.rounds.labels import LABELS_FILE, Label, read_labels
-from suffice.trace.rounds.reader import as_trace_set, read_traces
+from suffice.trace.rounds.reader import as_trace_set, in_order, read_traces
 from suffice.trace.rounds.schema import QUESTIONS
 from suffice.trace.rounds.trace_set import TraceSet, TraceSetOrigin
 from suffice.trace.store import Store
@@ -34,7 +34,7 @@ class WebHook:
             asked = self._httpx.URL(url)
         except self._httpx.InvalidURL as error:
             raise UsageError(f"the webhook is no URL: {error}") from error
-        secure = asked.scheme == "https" or (asked.scheme == "http" and _is_here(asked.host))
+        secure = asked.scheme == "https" or (asked.scheme == "http" and is_here(asked.host))
         if not asked.host or asked.userinfo or not secure:
             raise UsageError(
                 "a webhook must be an https URL, or http on this machine (127.0.0.1), without user and "
@@ -58,13 +58,6 @@ class WebHook:
         raise BackendError(f"the webhook {self._shown} did not take an alarm: {said:.200}")
 
 
-def _is_here(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 class AlarmLog:
     """Sends every alarm once: to a web hook, then to a file of JSON lines, which remembers it."""
 
@@ -85,7 +78,7 @@ class AlarmLog:
         if self._hook is not None:
             self._hook.send(alarm)
         if self._file is not None:
-            with self._file.open("a", encoding="utf-8") as stream:
+            with plain_file(self._file).open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(alarm.to_json(), ensure_ascii=False) + "\n")
         self._ids.add(alarm.id)
 
@@ -118,7 +111,7 @@ class Following:
                 if run.rows:
                     origin = TraceSetOrigin(source=str(store.file), run=dict(run.document))
                     ids = run.rows.column("question_id").unique().to_pylist()
-                    yield as_trace_set(run.rows, origin), ids
+                    yield as_trace_set(in_order(run.rows), origin), ids
                 self._turn = max(self._turn, run.turn)
         there = self._root.is_file() or any(self._root.glob("[!.]*.parquet"))
         for file in parquet_files(self._root) if there else []:

@@ -238,10 +238,10 @@ class Production(Tabular):
             self._coverage.take(asked.answer_set)
         self._look_at_bets(asked)
         agreement = self._promised.metric.agreement
-        if asked.explored and agreement:
+        if asked.ran_on and agreement:
             self._settle_loss(asked, ())
         sure = self._calibration is not None and asked.confidence is not None
-        if (asked.explored and not agreement) or sure or self._coverage is not None:
+        if (asked.ran_on and not agreement) or sure or self._coverage is not None:
             self._waiting.setdefault(asked.id, asked)
             if asked.gold or asked.at_stop.score is not None:
                 self.label(Label(question_id=asked.id, gold_answers=asked.gold))
@@ -268,7 +268,7 @@ class Production(Tabular):
         for stopping in self._of(asked):
             stopping.counts["labelled"] += 1
         self._calibrate(asked, gold)
-        if asked.explored and not self._promised.metric.agreement:
+        if asked.ran_on and not self._promised.metric.agreement:
             self._settle_loss(asked, gold)
         if self._coverage is not None and asked.answer_set is not None and gold:
             self._coverage.label(asked.answer_set, gold)
@@ -288,7 +288,7 @@ class Production(Tabular):
         monitor.update(sure, right)
 
     def _settle_loss(self, asked: Asked, gold: Sequence[str]) -> None:
-        lost = self._promised.lost(asked.at_stop, asked.at_end, gold)
+        lost = self._promised.lost_by(asked, gold)
         broken = [stopping.lose(lost) for stopping in self._of(asked)]
         if broken[0]:
             loss, most = self._all.loss, self._promised.most or 0.0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -18,15 +20,18 @@ from suffice.contracts import AnswerSet, ConfidentPolicy, CoveragePolicy, StopPo
 from suffice.costs.usage import find_cost, stop_costs
 from suffice.errors import UsageError, counted
 from suffice.measures.costs import policy_reads
+from suffice.measures.scores import judged, own_metric
+from suffice.measures.seen import stop_arms
 from suffice.monitor.alarms import ProbabilityMonitor
 from suffice.policies.policy_file import policy_hash
+from suffice.policies.rules.policy import coin_sides
 from suffice.results.as_json import as_json
 from suffice.results.formats import about, bracket, percent
 from suffice.results.table import Column, Table, Value
 from suffice.scoring import METRICS, SCORES, AnswerChoice, Metric, ScoreName
 from suffice.signals.known_signals import resolve
-from suffice.signals.signal_table import SignalTable, answer_votes, first_stops, signal_columns
-from suffice.stats.betting import MeanSequence
+from suffice.signals.signal_table import SignalTable, answer_votes, signal_columns
+from suffice.stats.betting import AnytimeMean, MeanSequence
 from suffice.stats.fields import known
 from suffice.stats.series import running_best
 from suffice.trace.rounds.records import CUTS, POLICY_STOP
@@ -37,11 +42,13 @@ SAVED = ("rounds", "llm_calls", "evaluated_tokens", "seconds")
 STOP_ROUND = "stop round"
 CLOCK_S = 60.0  # by which clocks may differ or be set back
 _COUNTS = (
-    *("questions", "rounds", "full_rounds", "budgeted", "early", "explored", "labelled", "cut"),
+    *("questions", "rounds", "early", "explored", "ran_on", "labelled", "cut"),
     *("unanswered", "misdated"),
 )
 _NUMBERS = range(1, 1_000_000)
-_OF_SHARE = 0.1  # of the level, for the share of questions that are stopped early
+_SHARES = ("early", "ran_on")  # of all questions, and of those explored
+_OF_SHARE = 0.1  # of the level, for each of them
+_OF_MEAN = 1.0 - len(_SHARES) * _OF_SHARE
 Array = NDArray[np.float64]
 
 
@@ -70,8 +77,8 @@ class Asked:
     rounds: int
     budget: int | None = None
     stop: int | None
-    early: bool = False
-    explored: bool = False
+    early: bool = False  # its policy said stop before the budget, whether or not it ran on
+    explored: bool = False  # so, and it was not stopped there
     propensity: float | None = None
     cut: bool = False
     misdated: bool = False
@@ -79,9 +86,17 @@ class Asked:
     confidence: float | None = None
     at_stop: Returned = field(default_factory=Returned)
     at_end: Returned = field(default_factory=Returned)
+    tails: tuple[float, int, Returned] | None = None
+    """Where nothing was stopped, the other side of the policy's coin: its chance, its stop, what it returns.
+    ``stop`` is then that of heads, so that losses and savings are means over the coin, as elsewhere."""
     gold: tuple[str, ...] = ()
     saved: Mapping[str, float] = field(default_factory=dict)
     answer_set: SetReturned | None = None
+
+    @property
+    def ran_on(self) -> bool:
+        """Whether it was explored, and the loop did not end by itself in the round of the stop."""
+        return self.explored and self.stop is not None and self.stop < self.rounds
 
 
 class Reading:
@@ -113,8 +128,15 @@ def _asked(policy: StopPolicy, traces: TraceSet, full: int | None) -> Iterator[A
     ended_by = [None if past else end for end, past in told]
     table = _padded(policy, traces, full)
     ends = list(zip(last.tolist(), ended_by, strict=True))
-    stops = _stops(policy, traces, table, ends)
+    sides = () if "policy" in ended_by else coin_sides(policy)
+    said = _said(sides[0][1] if sides else policy, traces, table, ends, recorded=not sides)
+    # a loop that no stop cut short ends where the policy's would
+    stops = [one or (at, None)[end in CUTS] for one, (at, end) in zip(said, ends, strict=True)]
     ended = [stop or int(end) for stop, end in zip(stops, last, strict=True)]
+    by_policy = np.array([end == "policy" for end in ended_by], bool)
+    never = np.iinfo(np.intp).max
+    arms = stop_arms(np.array([one or never for one in said]), by_policy, full or never)
+    halted, explored = (arm.tolist() for arm in arms)
     rows, at = np.arange(traces.n_questions), np.array(ended, np.intp) - 1
 
     values: dict[str, list[float]] = {}
@@ -132,6 +154,13 @@ def _asked(policy: StopPolicy, traces: TraceSet, full: int | None) -> Iterator[A
         moments = traces.dense(pc.cast(traces.table.column("time"), pa.int64()))
         fell = np.any(np.diff(moments, axis=1) < -1e6 * CLOCK_S, axis=1)
     saved = _saved(policy, traces, at, last - 1)
+    tails: list[int] = []
+    if sides:
+        (heads, _), (chance, side) = sides
+        other = _said(side, traces, table, ends, recorded=False)
+        tails = [stop or int(end) for stop, end in zip(other, last, strict=True)]
+        there = _saved(policy, traces, np.array(tails, np.intp) - 1, last - 1)
+        saved = {name: heads * share + chance * there[name] for name, share in saved.items()}
     sets = None
     if isinstance(policy, CoveragePolicy):
         sets = _sets(policy, traces, table, ended, stops)
@@ -143,9 +172,7 @@ def _asked(policy: StopPolicy, traces: TraceSet, full: int | None) -> Iterator[A
 
     for number, name in enumerate(traces.question_ids):
         stop, rounds = stops[number], int(last[number])
-        by_policy = ended_by[number] == "policy"
         whole = full is not None and rounds >= full
-        explored = stop is not None and stop < rounds and not by_policy
         own = {key: significant(column[number]) for key, column in values.items()}
         drawn = propensity[number]
         yield Asked(
@@ -154,20 +181,21 @@ def _asked(policy: StopPolicy, traces: TraceSet, full: int | None) -> Iterator[A
             rounds=rounds,
             budget=full,
             stop=stop,
-            early=explored or (by_policy and not whole),
-            explored=explored,
+            early=halted[number] or explored[number],
+            explored=explored[number],
             propensity=None if drawn is None or drawn >= 1 else float(f"{drawn:.6g}"),
-            cut=ended_by[number] in CUTS and not by_policy and not whole,
+            cut=ended_by[number] in CUTS and not by_policy[number] and not whole,
             misdated=bool(fell[number]),
             values={**own, STOP_ROUND: math.nan if stop is None else float(stop)},
             confidence=None if confidence is None else known(confidence[number, at[number]]),
             at_stop=returned(number, ended[number]),
             at_end=returned(number, rounds),
+            tails=(chance, tails[number], returned(number, tails[number])) if tails else None,
             gold=tuple(answer for answer in gold[number] or () if answer),
             saved={
                 cost: float(share[number])
                 for cost, share in saved.items()
-                if explored and not math.isnan(share[number])
+                if not math.isnan(share[number])
             },
             answer_set=sets[number] if sets else None,
         )
@@ -184,25 +212,25 @@ def _padded(policy: StopPolicy, traces: TraceSet, full: int | None) -> SignalTab
     )
 
 
-def _stops(
-    policy: StopPolicy, traces: TraceSet, table: SignalTable, ends: Sequence[tuple[int, str | None]]
+def _said(
+    policy: StopPolicy,
+    traces: TraceSet,
+    table: SignalTable,
+    ends: Sequence[tuple[int, str | None]],
+    *,
+    recorded: bool = True,
 ) -> list[int | None]:
+    """Return the round in which the policy first said stop, as ``recorded``, else as replayed."""
     said: Array = np.full((traces.n_questions, traces.n_rounds), math.nan)
-    if POLICY_STOP in traces.signal_names:
+    if recorded and POLICY_STOP in traces.signal_names:
         said = traces.stored_signal(POLICY_STOP)[0]
-    runs, wanted = traces.of_questions("policy_hash"), first_stops(policy, table).tolist()
+    runs, fires = traces.of_questions("policy_hash"), policy.fires(table)
     stops: list[int | None] = []
     for number, (last, end) in enumerate(ends):
         told = runs[number] is not None and not math.isnan(said[number, 0])
-        first = np.flatnonzero(said[number] == 1.0)
-        # a stop in the last round of all may be none
-        never = wanted[number] == table.n_rounds and end in CUTS
-        if told and len(first):
-            stops.append(min(int(first[0]) + 1, last))
-        elif not told and end != "policy" and wanted[number] <= last and not never:
-            stops.append(int(wanted[number]))
-        else:
-            stops.append(None if end in CUTS and end != "policy" else last)
+        first = np.flatnonzero((said[number] == 1.0 if told else fires[number])[:last])
+        by = last if end == "policy" else None
+        stops.append(int(first[0]) + 1 if len(first) and (told or by is None) else by)
     return stops
 
 
@@ -289,8 +317,6 @@ class Promised:
         """Return the loss that a certified policy promises, unless another metric or bound is named."""
         if most is not None and not 0.0 <= most <= 1.0:
             raise UsageError(f"a promised loss lies in [0, 1], found {most!r}")
-        if metric is not None and metric not in METRICS:
-            raise UsageError(f"no metric {metric!r}; allowed: {', '.join(map(str, METRICS))}")
         terms = policy.facts.guarantee
         loss, stated = _bound_of(terms)
         certified = {
@@ -299,15 +325,26 @@ class Promised:
         if metric is None and certified is not None:
             known, score = certified
             return cls(metric=known, score=score, loss=loss, most=stated if most is None else most)
-        named = METRICS[metric or "f1"]  # type: ignore[index]
-        if certified is not None and certified[0] is named and most is None:
-            most = stated
+        if metric is None and (own := terms.get("metric")):
+            way = own if ":" in str(own) else "score"
+            raise UsageError(f"the promise is of metric {own!r}; name one to watch: --metric {way}")
+        named = METRICS.get(metric or "f1") or own_metric(metric or "")
+        theirs = certified[0] is named if certified else terms.get("metric") == named.name
+        most = stated if theirs and most is None else most
         return cls(metric=named, score=named.score, most=most)
 
     @property
     def least(self) -> float:
         """The least possible loss; the greatest is 1."""
         return -1.0 if self.loss == "signed" else 0.0
+
+    def lost_by(self, asked: Asked, gold: Sequence[str]) -> float:
+        """Return the loss of a question's stop, the mean over its policy's coin; NaN: unknown."""
+        lost = self.lost(asked.at_stop, asked.at_end, gold)
+        if asked.tails is None:
+            return lost
+        chance, _, returned = asked.tails
+        return (1.0 - chance) * lost + chance * self.lost(returned, asked.at_end, gold)
 
     def lost(self, stop: Returned, end: Returned, gold: Sequence[str]) -> float:
         """Return the loss of a stop against running on; NaN: unknown."""
@@ -327,6 +364,8 @@ class Promised:
             return math.nan if math.isnan(own) else exact[self.score]
         if returned.answer is None or not gold:
             return math.nan
+        if self.metric.source:
+            return judged(self.metric, returned.answer, gold)
         return self.metric.of(self.score, returned.answer, gold, returned.type)
 
     def in_words(self, verb: str = " lost") -> str:
@@ -360,36 +399,44 @@ class Stopping:
 
     Savings are shares of the cost of the same loop without the stop.
 
-    Questions drawn to run on past their stop show what others lose; the share stopped early is counted over
-    all. The product of both intervals, at 0.9 and 0.1 of the level, holds for the mean per question. It
-    does not matter in which order or how many drawn questions are labelled, if that does not depend on the
-    outcome. Weights of 1/propensity would need the other questions' labels too, for intervals as wide.
+    The mean per question is a product: the share of questions stopped early, the share of those explored
+    that ran on and did not end by themselves in the round of the stop, and the mean of these. The product of
+    their intervals, at 0.1, 0.1 and 0.8 of the level, holds for it. It does not matter in which order or how
+    many of the last ones are labelled, if that does not depend on the outcome. Weights of 1/propensity would
+    need the other questions' labels too, for intervals as wide.
     """
 
     def __init__(self, promised: Promised, level: float) -> None:
         self._promised, self._level = promised, level
         self.counts: dict[str, int] = dict.fromkeys(_COUNTS, 0)
         self.means: dict[str, MeanSequence] = {
-            name: MeanSequence(0.0, 1.0) for name in ("early", *SAVED)
+            name: MeanSequence(0.0, 1.0) for name in (*_SHARES, *SAVED)
         }
         self.means["loss"] = MeanSequence(promised.least, 1.0)
         self.draws: ProbabilityMonitor = ProbabilityMonitor(level)
+        # of questions with a budget: run, left to it by those stopped; left and run by those explored
+        self._rounds: defaultdict[str, float] = defaultdict(float)
 
     def take(self, asked: Asked) -> None:
         counts = self.counts
         counts["questions"] += 1
-        counts["rounds"] += asked.rounds
-        counts["early"] += asked.early
-        counts["explored"] += asked.explored
-        counts["cut"] += asked.cut
-        counts["misdated"] += asked.misdated
-        if asked.budget is not None:
-            counts["budgeted"] += asked.rounds
-            counts["full_rounds"] += asked.budget
-        if asked.stop is not None:
-            self.means["early"].take(float(asked.early))
-        for name, share in asked.saved.items():
+        for name in ("rounds", "early", "explored", "ran_on", "cut", "misdated"):
+            counts[name] += getattr(asked, name)
+        self.means["early"].take(float(asked.early))
+        if asked.explored:
+            self.means["ran_on"].take(float(asked.ran_on))
+        for name, share in asked.saved.items() if asked.ran_on else ():
             self.means[name].take(share)
+        if asked.budget is not None:
+            rounds, stop = self._rounds, float(asked.stop or asked.rounds)
+            if asked.tails is not None:
+                stop += asked.tails[0] * (asked.tails[1] - stop)
+            rounds["run"] += asked.rounds
+            if asked.explored:
+                rounds["explored left"] += asked.budget - stop
+                rounds["explored run"] += asked.rounds - stop
+            elif asked.early:
+                rounds["left"] += asked.budget - asked.rounds
         if asked.early and asked.propensity is not None:
             self.draws.update(asked.propensity, float(asked.explored))
 
@@ -400,8 +447,7 @@ class Stopping:
             return False
         self.means["loss"].take(loss)
         most = self._promised.most
-        mean = self.means["early"].mean * self.means["loss"].mean
-        return most is not None and mean > most and self.loss.low > most
+        return most is not None and self.loss.estimate > most and self.loss.low > most
 
     @property
     def loss(self) -> PerQuestion:
@@ -415,26 +461,40 @@ class Stopping:
         ]
 
     def _per_question(self, name: str, held: MeanSequence) -> PerQuestion:
-        share = self.means["early"].at(_OF_SHARE * self._level)
-        mean = held.at((1.0 - _OF_SHARE) * self._level)
-        ends = [part * end for part in (share.low, share.high) for end in (mean.low, mean.high)]
+        parts = self._shares
+        shares = math.prod(part.estimate for part in parts) if self.counts["explored"] else math.nan
+        parts.append(held.at(_OF_MEAN * self._level))
+        ends = [math.prod(end) for end in product(*((part.low, part.high) for part in parts))]
         return PerQuestion(
             name=name,
-            explored=mean.count,
-            estimate=share.estimate * mean.estimate,
+            explored=held.count,
+            estimate=shares * (held.mean if shares else 0.0),  # none that ran on lost anything
             low=min(ends),
             high=max(ends),
         )
 
     @property
+    def _shares(self) -> list[AnytimeMean]:
+        return [self.means[name].at(_OF_SHARE * self._level) for name in _SHARES]
+
+    @property
+    def full_rounds(self) -> float | None:
+        """Rounds that all loops would have run without the stop, as those explored did; ``None``: unknown."""
+        rounds = self._rounds
+        run, left = rounds["explored run"], rounds["explored left"]
+        if rounds["left"] and not left:
+            return None
+        return rounds["run"] + (rounds["left"] * run / left if left else 0.0)
+
+    @property
     def rounds_saved(self) -> float | None:
-        """Share of the full budgets' rounds that were not run, explored questions included."""
-        full = self.counts["full_rounds"]
-        return 1.0 - self.counts["budgeted"] / full if full else None
+        """Share of these rounds that were not run, explored questions included."""
+        full = self.full_rounds
+        return 1.0 - self._rounds["run"] / full if full else None
 
     @property
     def needed(self) -> int | None:
-        """Explored questions of known loss that would prove the promise, if they lose as these do.
+        """Questions that ran on, of known loss, that would prove the promise, if they lose as these do.
 
         If there are none yet: if none loses anything. ``None``: no promise, or no number would.
         """
@@ -444,10 +504,10 @@ class Stopping:
         if not losses.count:
             losses = MeanSequence(self._promised.least, 1.0)
             losses.take(0.0)
-        share = self.means["early"].at(_OF_SHARE * self._level).high
+        share = math.prod(part.high for part in self._shares)
 
         def proven(count: int) -> bool:
-            return share * losses.at((1.0 - _OF_SHARE) * self._level, count).high <= most
+            return share * losses.at(_OF_MEAN * self._level, count).high <= most
 
         found = bisect_left(_NUMBERS, True, key=proven)
         return _NUMBERS[found] if found < len(_NUMBERS) else None
@@ -459,6 +519,7 @@ class Stopping:
             "stopped_early": self.means["early"].at(self._level),
             "loss": self.loss,
             "saved": self.saved,
+            "full_rounds": self.full_rounds,
             "rounds_saved": self.rounds_saved,
             "questions_needed": self.needed,
         }
@@ -495,20 +556,21 @@ class Stopping:
         """Why the loss is unknown; empty: it is known."""
         if not self.counts["explored"]:
             return "no question was explored (explore=0.05)"
-        return "" if self.loss.explored else "no explored question has both scores"
+        return "no explored question has both scores" if math.isnan(self.loss.estimate) else ""
 
     def _notes(self) -> list[str]:
         counts, notes = self.counts, list[str]()
-        if self.rounds_saved is not None:
+        if self.rounds_saved and self._rounds["left"]:
             notes.append(
-                f"Stopping saved {percent(self.rounds_saved)}% of the rounds of full budgets, explored "
-                "questions included."
+                f"Stopping saved {percent(self.rounds_saved)}% of the rounds that the loops would have run "
+                "without it, explored questions included."
             )
         if counts["explored"]:
             level = 100 * (1 - self._level)
             notes.append(
-                f"Intervals hold at all times together, each with {level:g}% confidence, if the means do "
-                "not change."
+                "A question that no stop cuts short loses and saves 0, and counts in the means. Savings are "
+                "means of each question's share; choose and replay compare total costs. Intervals "
+                f"hold at all times together, each with {level:g}% confidence, if the means do not change."
             )
         if self._unknown:
             notes.append(f"The loss of stopping is unknown: {self._unknown}.")
@@ -538,10 +600,11 @@ class Stopping:
         if needed is None:
             return "No number of questions like these would show that the promise is kept."
         losing = "if they lose as these do" if known else "if none loses anything"
-        waiting = counts["explored"] - known - counts["unanswered"]
-        asked = math.ceil(needed * counts["questions"] / counts["early"])
+        waiting = counts["ran_on"] - known - counts["unanswered"]
+        share = counts["ran_on"] / counts["explored"] if counts["ran_on"] else 1.0
+        asked = math.ceil(needed * counts["questions"] / (counts["early"] * share))
         return (
-            f"{about(needed).capitalize()} labeled explored questions would show it, {losing}. There are "
+            f"{about(needed).capitalize()} labeled questions that ran on would show it, {losing}. There are "
             f"{known:,}, and {waiting:,} lack a label. With explore=1 {about(asked)} questions give so many, "
             "with explore=0.1 ten times as many."
         )
@@ -549,7 +612,7 @@ class Stopping:
     def table(self, name: str, title: str) -> Table:
         """Return losses and savings, with notes."""
         columns = (
-            Column(name="per_question", head="per question"),
+            Column(name="per_question", head="over all questions"),
             Column(name="explored", kind="count", head="ran on"),
             Column(name="mean", kind="percent", interval=True, head="mean, %"),
             Column(name="promised", kind="percent", head="promised"),

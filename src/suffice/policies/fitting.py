@@ -21,7 +21,7 @@ from suffice.measures.scores import Outcomes, gold_answers
 from suffice.policies.defaults import FIT_SPLIT, CalibratorKind
 from suffice.policies.rules.language import Calibrated
 from suffice.policies.rules.policy import Rule, check_rule, rule_needs
-from suffice.scoring import F1Kind, MetricName, answer_form
+from suffice.scoring import F1Kind, answer_form
 from suffice.signals.abstained import (
     ABSTAINED,
     ABSTENTION_PHRASES,
@@ -314,7 +314,7 @@ def fit_rule(
     split: str = FIT_SPLIT,
     calibrator: CalibratorKind = "isotonic",
     fit_on: Traces | None = None,
-    metric: MetricName | None = None,
+    metric: str | None = None,
 ) -> Rule:
     """Fit the ``calibrated(...)`` and ``base_rate()`` of a rule on a split of ``traces``.
 

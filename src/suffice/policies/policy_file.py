@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from suffice.contracts import FilteringPolicy, StatedFilter, StopPolicy, strict_json
-from suffice.errors import DataError, UsageError, plain_file, unknown_name
+from suffice.errors import DataError, UsageError, read_plain, unknown_name
 from suffice.policies.method import Weighted, weights_beside
 from suffice.policies.registry import find_kind, kind_names
+from suffice.signals.plugins import answered_by
 from suffice.stats.fields import Fields, whole
 
 POLICY_VERSION = 1
@@ -25,7 +26,8 @@ def policy_document(policy: StopPolicy) -> dict[str, Any]:
         raise UsageError(
             f"a policy with a file, such as suffice.Rule(TEXT), is needed, found {policy!r:.60}"
         )
-    return {"suffice_policy": POLICY_VERSION, "kind": policy.kind, **document()}
+    with answered_by(policy, f"the document of the {policy.kind} policy"):
+        return {"suffice_policy": POLICY_VERSION, "kind": policy.kind, **document()}
 
 
 def policy_hash(policy: StopPolicy) -> str:
@@ -33,7 +35,8 @@ def policy_hash(policy: StopPolicy) -> str:
     document = policy_document(policy)
     for part in _DECIDES_NOTHING:
         document.pop(part, None)
-    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    with answered_by(policy, f"the document of the {policy.kind} policy"):
+        canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
 
@@ -109,7 +112,8 @@ def _parsed(document: Mapping[str, Any], file: Path) -> PolicyFile:
         max_rounds = None if budget is None else whole(budget, "max_rounds", 1)
         if kind is not None:
             chosen_on = Fields(document).of("chosen_on", dict, {})
-            return PolicyFile(kind.read(document, file), max_rounds, chosen_on)
+            with answered_by(kind, f"policies of kind {named!r}"):
+                return PolicyFile(kind.read(document, file), max_rounds, chosen_on)
     except DataError as error:
         raise DataError(error.message, file=str(file), column=error.column) from error
     except UsageError as error:
@@ -164,7 +168,7 @@ def load_filter(path: str) -> StatedFilter:
 
 def _read_document(file: Path) -> dict[str, Any]:
     try:
-        document = strict_json(plain_file(file).read_text(encoding="utf-8"))
+        document = strict_json(read_plain(file).decode("utf-8"))
     except FileNotFoundError:
         raise DataError(
             "no such policy file; write one with 'suffice fit'", file=str(file)

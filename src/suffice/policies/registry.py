@@ -6,8 +6,8 @@ method's, its value the ``module:object`` of a :class:`suffice.policies.method.M
 
 from __future__ import annotations
 
-import contextlib
 import importlib
+import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import MISSING, fields
 from functools import cache
@@ -15,9 +15,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from suffice.contracts import StopPolicy
-from suffice.errors import UsageError, first_line, unknown_name
+from suffice.errors import SufficeWarning, UsageError, first_line, unknown_name
+from suffice.signals.plugins import answered_by, is_foreign
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from suffice.measures.measures import Traces
     from suffice.policies.method import FitRun, Method, PolicyKind, Preset
 
@@ -68,10 +71,13 @@ def nameable_methods() -> tuple[str, ...]:
     """Return the methods that need no option: their settings all have a default."""
     named = []
     for name in method_names():
-        with contextlib.suppress(UsageError):  # somebody else's that cannot be loaded
+        try:
             method = find_method(name)
-            if method is not None and not _needed(method.settings(method.presets[0])):
-                named.append(name)
+        except UsageError as error:  # somebody else's that cannot be loaded
+            warnings.warn(f"{error}; it is left out", SufficeWarning, stacklevel=1)
+            continue
+        if method is not None and not _needed(method.settings(method.presets[0])):
+            named.append(name)
     return tuple(named)
 
 
@@ -94,7 +100,10 @@ def find_kind(name: str) -> PolicyKind | None:
 def _found(name: str, homes: Mapping[str, str]) -> Any:
     if name in homes:
         return _load(homes[name])
-    return _load_entry(name) if name in _entries() else None
+    loaded = _load_entry(name) if name in _entries() else None
+    if isinstance(loaded, UsageError):
+        raise loaded
+    return loaded
 
 
 def method_and_preset(name: str) -> tuple[Method, Preset] | None:
@@ -130,6 +139,7 @@ def fit_method(
     """Fit a method by its name; see :func:`suffice.fit`. An option that is ``None`` counts as not given."""
     from suffice.measures.measures import Measures
     from suffice.policies.defaults import FIT_SPLIT
+    from suffice.signals.signal_table import lack
 
     method = find_method(name)
     if method is None:
@@ -149,8 +159,15 @@ def fit_method(
             "--out policy.json"
         )
     settings = kind(**stated)
-    watched = {} if method.quick else {"run": run}
-    return method.fit(Measures.of(traces), preset, settings, split or FIT_SPLIT, **watched)
+    measures, watched = Measures.of(traces), {} if method.quick else {"run": run}
+    with answered_by(method, f"the method {name!r}"):
+        policy = method.fit(measures, preset, settings, split or FIT_SPLIT, **watched)
+        if is_foreign(policy):
+            for part in ("kind", "preset", "needs", "facts", "signals", "explain", "document"):
+                getattr(policy, part)  # a missing one is told here, not where a loop asks for it
+            if not any(lack(spec, measures.traces) for spec in policy.specs):
+                measures.wanted_rounds(policy)
+    return policy
 
 
 def _needed(settings: type[Any]) -> list[str]:
@@ -182,7 +199,7 @@ def _load(home: str) -> Any:
 
 
 @cache
-def _entries() -> Mapping[str, Any]:
+def _entries() -> Mapping[str, EntryPoint]:
     from importlib.metadata import entry_points
 
     entries = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
@@ -190,7 +207,8 @@ def _entries() -> Mapping[str, Any]:
 
 
 @cache
-def _load_entry(name: str) -> Method:
+def _load_entry(name: str) -> Method | UsageError:
+    """Return another package's method, or why it is none: whatever its code raises ends no command."""
     from suffice.policies.method import Method
 
     entry = _entries()[name]
@@ -198,11 +216,12 @@ def _load_entry(name: str) -> Method:
     where = f"the method {name!r} that {package} brings as {entry.value!r}"
     try:
         method = entry.load()
-    except (ImportError, AttributeError, SyntaxError, TypeError, ValueError) as error:
-        said = f"{type(error).__name__}: {first_line(error)}"
-        raise UsageError(f"{where} cannot be loaded: {said}") from error
-    if not isinstance(method, Method):
-        raise UsageError(f"{where} is no suffice.policies.method.Method, found {method!r}")
-    if method.name != name:
-        raise UsageError(f"{where} calls itself {method.name!r}; the two names must be one")
+        if not isinstance(method, Method):
+            return UsageError(f"{where} is no suffice.policies.method.Method, found {method!r:.60}")
+        if method.name != name:
+            return UsageError(f"{where} calls itself {method.name!r}; the two names must be one")
+        for preset in (method.presets[0], *method.presets):
+            _needed(method.settings(preset))
+    except (Exception, SystemExit) as error:  # noqa: BLE001
+        return UsageError(f"{where} cannot be loaded: {type(error).__name__}: {first_line(error)}")
     return method

@@ -135,7 +135,7 @@ def scatter(chart: Scatter) -> Html:
 
 
 def _axes(chart: Scatter) -> Axes:
-    places = [*chart.frontier, *chart.specks]
+    places = [*chart.frontier, *chart.specks, *chart.steps]
     for point in chart.points:
         heights = (point.y, *(point.interval or ()))
         places += [(point.x, height) for height in heights]

@@ -36,7 +36,8 @@ from suffice.stats.intervals import Interval
 _COSTS = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens")
 
 
-def comparison_section(result: ReplayResult, policies: Sequence[Marked]) -> Shown:
+def comparison_section(material: Material) -> Shown:
+    result, policies = material.data.result, material.policies
     baseline = next((policy for policy in policies if policy.baseline), None)
     against = f" against {short_name(baseline)}" if baseline else ""
     return Shown(
@@ -328,7 +329,7 @@ def cost_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart:
             title="What policies cost",
             description=f"One row a policy: mean {named} and mean tokens per question.",
             rows=rows,
-            heads=(cost.label, "prompt + completion"),
+            heads=(cost.label, "prompt + compl."),
             widths=(162, 136),
         )
     )

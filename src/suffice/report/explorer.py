@@ -31,9 +31,13 @@ def explorer(data: ReportData, policies: Sequence[Marked]) -> tuple[dict[str, An
             break
         packed[index] = packer.question(data.stories[index])
     questions = [packed[index] for index in sorted(packed)]
+    metric, names = data.result.metric, [*data.stories[0].scores] if data.stories else []
     document = {
+        "scale": data.scale,
+        "scores": [metric.head(name) for name in names],
+        "compared": names.index(metric.score) if names else 0,
         "policies": [[policy.mark, policy.family, short_name(policy)] for policy in policies],
-        "main": next((i for i, policy in enumerate(policies) if policy.family == "adaptive"), 0),
+        "main": next((i for i, one in enumerate(policies) if one.result.name == data.main), 0),
         "baseline": next((i for i, policy in enumerate(policies) if policy.baseline), 0),
         "signals": [visible(name) for name in packer.signals],
         "usage": [visible(_USAGE_NAMES.get(name, name.replace("_", " "))) for name in packer.usage],
@@ -54,6 +58,7 @@ class _Packer:
     """Packs stories into short lists; passages and reasons are stored once, by index."""
 
     def __init__(self, data: ReportData) -> None:
+        self.gold = data.result.metric.gold
         rounds = [one for story in data.stories for one in story.record.rounds]
         names = tuple(dict.fromkeys(name for story in data.stories for name in story.signals))
         self.signals = names[:_SIGNALS]
@@ -69,7 +74,7 @@ class _Packer:
     def question(self, story: QuestionStory) -> list[Any]:
         """Return [id, text, type, gold answers, rounds, stops]."""
         record = story.record
-        gold = record.gold.answers[:_GOLDS] if story.scores else ()
+        gold = record.gold.answers[:_GOLDS] if self.gold else ()
         kind = record.question.type
         packed = [
             _text(record.question.id, _TITLE),
@@ -87,7 +92,7 @@ class _Packer:
         failure = one.parse_failure
         return [
             _text(_NOT_ASKED if one.answer is None else one.answer, _ANSWER),
-            *(_number(story.scores[name][at] if story.scores else None) for name in ("em", "f1")),
+            [_number(of[at]) for of in story.scores.values()],
             [[self._passage(passage), _number(passage.score)] for passage in shown],
             [_number(story.signals[name][at]) for name in self.signals],
             [_number(getattr(one.usage, name)) for name in self.usage],
@@ -99,7 +104,7 @@ class _Packer:
         if reason not in self.reasons:
             self.reasons[reason] = len(self.reasons)
             self.size += _bytes(reason)
-        packed: list[Any] = [stop.round, self.reasons[reason]]
+        packed: list[Any] = [stop.round, stop.answer_round, self.reasons[reason]]
         if stop.answers is None:
             return packed
         members = [

@@ -58,8 +58,8 @@
   const policies = data.policies.map(([mark, family, name]) => ({ mark, family, name }));
   const adaptive = policies.flatMap((policy, i) => (policy.family === "adaptive" ? [i] : []));
   const questions = data.questions.map(([id, text, type, gold, rounds, stops]) => {
-    const shown = rounds.map(([answer, em, f1, passages, signals, usage, failure]) => ({
-      answer, em, f1, passages, signals, usage, failure,
+    const shown = rounds.map(([answer, scores, passages, signals, usage, failure]) => ({
+      answer, scores, passages, signals, usage, failure,
     }));
     const words = [id, text, ...gold, ...shown.map((round) => round.answer)];
     return { id, text, type, gold, rounds: shown, stops, words: words.join("\n").toLowerCase() };
@@ -72,26 +72,37 @@
 
   const stopOf = (question, policy) => question.stops[policy][0];
   const roundAt = (question, number) => question.rounds[number - 1];
-  const rightAt = (question, number) => roundAt(question, number)?.em === 1;
-  const wrongAt = (question, number) => roundAt(question, number)?.em === 0;
-  const rightAfter = (question, number) => question.rounds.slice(number).some((round) => round.em === 1);
-  const rightBefore = (question, number) =>
-    question.rounds.slice(0, number - 1).some((round) => round.em === 1);
-  const baselineStop = (question) => stopOf(question, data.baseline);
-  const labelled = (question) => question.rounds.some((round) => round.em !== null);
+  const answerAt = (question, policy) => roundAt(question, question.stops[policy][1]);
+  // What a round is judged by: exact match, or the record's own score, which may be graded.
+  const judged = (round) => round?.scores[0] ?? null;
+  const graded = data.scale === "graded";
+  const [FULL, LESS, NONE, LEGEND] = {
+    gold: ["right", "wrong", "no gold answer", "✓ right, ✗ wrong"],
+    scores: ["right", "wrong", "no score", "✓ right (score 1), ✗ wrong (score 0)"],
+    agreement: ["the last answer", "another", "nothing to agree with", "✓ the answer of the last round, ✗ another"],
+    graded: ["a full score", "less", "no score", "filled by its score, in full for a score of 1"],
+  }[data.scale];
+  const scoreAt = (question, policy, score = 0) => answerAt(question, policy)?.scores[score] ?? null;
+  const beaten = (question, policy, rounds) =>
+    scoreAt(question, policy) !== null && rounds.some((round) => judged(round) > scoreAt(question, policy));
+  const gap = (question, policy) => {
+    const both = [policy, data.baseline].map((i) => scoreAt(question, i, data.compared));
+    return both.includes(null) ? 0 : both[0] - both[1];
+  };
+  const labelled = (question) => question.rounds.some((round) => judged(round) !== null);
 
-  // What the list can be narrowed to; each gets the question and the chosen policy's stop round.
+  // What the list can be narrowed to, for a question and the chosen policy.
   const OUTCOMES = [
     ["all questions", () => true],
-    ["right at its stop", (q, stop) => rightAt(q, stop)],
-    ["wrong at its stop", (q, stop) => wrongAt(q, stop)],
-    ["stops before right", (q, stop) => wrongAt(q, stop) && rightAfter(q, stop)],
-    ["goes past right", (q, stop) => wrongAt(q, stop) && rightBefore(q, stop)],
-    ["right, baseline wrong", (q, stop) => rightAt(q, stop) && wrongAt(q, baselineStop(q))],
-    ["wrong, baseline right", (q, stop) => wrongAt(q, stop) && rightAt(q, baselineStop(q))],
-    ["never right", (q) => labelled(q) && !q.rounds.some((round) => round.em === 1)],
+    [`${FULL} at its stop`, (q, policy) => scoreAt(q, policy) === 1],
+    [`${LESS} at its stop`, (q, policy) => scoreAt(q, policy) !== null && scoreAt(q, policy) < 1],
+    [graded ? "a later round scores higher" : `stops before ${FULL}`, (q, policy) => beaten(q, policy, q.rounds.slice(stopOf(q, policy)))],
+    [graded ? "an earlier round scores higher" : `goes past ${FULL}`, (q, policy) => beaten(q, policy, q.rounds.slice(0, Math.max(0, stopOf(q, policy) - 1)))],
+    ["scores higher than the baseline", (q, policy) => gap(q, policy) > 0],
+    ["scores lower than the baseline", (q, policy) => gap(q, policy) < 0],
+    [`never ${FULL}`, (q) => labelled(q) && !q.rounds.some((round) => judged(round) === 1)],
     ["policies stop at different rounds", (q) => new Set(adaptive.map((i) => stopOf(q, i))).size > 1],
-    ["no gold answers", (q) => !labelled(q)],
+    [NONE, (q) => !labelled(q)],
   ].filter(([name]) => adaptive.length > 1 || name !== "policies stop at different rounds");
 
   const compareText = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
@@ -132,7 +143,7 @@
     state.found = questions.filter(
       (question) =>
         (type === 0 || question.type === types[type - 1]) &&
-        keeps(question, stopOf(question, policy)) &&
+        keeps(question, policy) &&
         words.every((word) => question.words.includes(word)),
     );
     state.found.sort((a, b) => order(a, b, policy));
@@ -145,18 +156,20 @@
   // --- list ------------------------------------------------------------------------------------
   const list = byId("question-list");
 
+  const verdict = (value) => (value === null || graded ? "" : value === 1 ? " right" : " wrong");
+  function cell(value, here) {
+    const sign = value === null ? UNKNOWN : graded ? el("i", {}) : value === 1 ? "✓" : "✗";
+    if (sign.style) sign.style.height = `${100 * value}%`;
+    return el("span", { class: `cell${verdict(value)}${here ? " stop" : ""}`, "aria-hidden": "true" }, sign, graded ? "\u00a0" : "");
+  }
+
   function strip(question, policy) {
     const stop = stopOf(question, policy);
-    const cells = question.rounds.map((round, i) => {
-      const verdict = round.em === null ? "" : round.em === 1 ? " right" : " wrong";
-      const sign = round.em === null ? UNKNOWN : round.em === 1 ? "✓" : "✗";
-      const here = i + 1 === stop ? " stop" : "";
-      return el("span", { class: `cell${verdict}${here}`, "aria-hidden": "true" }, sign);
-    });
-    const right = question.rounds.flatMap((round, i) => (round.em === 1 ? [i + 1] : []));
-    const said = !labelled(question)
-      ? "no gold answers"
-      : right.length ? `right in rounds ${right.join(", ")}` : "never right";
+    const cells = question.rounds.map((round, i) => cell(judged(round), i + 1 === stop));
+    const right = question.rounds.flatMap((round, i) => (judged(round) === 1 ? [i + 1] : []));
+    const said = !labelled(question) ? NONE
+      : graded ? `scores ${question.rounds.map((round) => percent(judged(round))).join(", ")}`
+      : right.length ? `${FULL} in rounds ${right.join(", ")}` : `never ${FULL}`;
     return el(
       "span",
       { class: "strip" },
@@ -187,7 +200,7 @@
     list.hidden = !state.found.length;
     byId("found").textContent =
       `${state.found.length} of ${questions.length} questions. ` +
-      `✓ right, ✗ wrong, one cell a round; framed: where ${policies[policy].name} stops.`;
+      `One cell a round: ${LEGEND}; framed: where ${policies[policy].name} stops.`;
     byId("page").textContent = `Page ${state.page + 1} of ${pages}`;
     byId("page-back").disabled = state.page === 0;
     byId("page-on").disabled = state.page + 1 >= pages;
@@ -216,12 +229,11 @@
   const mark = ({ mark: sign, family }) => el("span", { class: `mark ${family}` }, sign);
   const answerText = (round) => round.answer || "(no answer)";
 
-  function chip(em) {
-    if (em === null) return el("span", { class: "chip" }, "no gold answer");
-    return em === 1
-      ? el("span", { class: "chip right" }, "✓ right")
-      : el("span", { class: "chip wrong" }, "✗ wrong");
+  function chip(value) {
+    const text = graded ? `${data.scores[0]} ${percent(value)}` : value === 1 ? `✓ ${FULL}` : `✗ ${LESS}`;
+    return el("span", { class: `chip${verdict(value)}` }, value === null ? NONE : text);
   }
+  const others = data.scores.slice(1);
 
   // Roles are explicit because narrow screens lay table rows out as blocks.
   function cellOf(content) {
@@ -247,23 +259,23 @@
   }
 
   function stopsTable(question) {
-    const rows = question.stops.map(([stop, reason], i) => {
-      const round = roundAt(question, stop);
+    const rows = question.stops.map(([stop, , reason], i) => {
+      const round = answerAt(question, i);
       const label = el("span", { class: "who" }, mark(policies[i]), el("bdi", {}, policies[i].name));
       return [
         label,
         String(stop),
         el("td", { class: "answer", dir: "auto" }, round ? answerText(round) : UNKNOWN),
-        round ? chip(round.em) : UNKNOWN,
-        el("td", { "data-head": "F1" }, round ? percent(round.f1) : UNKNOWN),
+        chip(judged(round)),
+        ...others.map((name, n) => el("td", { class: "score", "data-head": name }, percent(scoreAt(question, i, n + 1)))),
         data.reasons[reason],
       ];
     });
-    const head = ["Policy", "Round", "Answer there", "EM", "F1 %", "Why"];
+    const head = ["Policy", "Round", "Answer there", data.scores[0], ...others.map((name) => `${name} %`), "Why"];
     return table("Where policies stop on this question", "why", head, rows);
   }
 
-  function answerSet([, , answers, cannot], { mark: sign, family, name }) {
+  function answerSet([, , , answers, cannot], { mark: sign, family, name }) {
     const members = answers.map(([answer, confidence, round]) =>
       el(
         "li",
@@ -282,7 +294,7 @@
   }
 
   function answerSets(question) {
-    const sets = question.stops.flatMap((stop, i) => (stop[2] ? [answerSet(stop, policies[i])] : []));
+    const sets = question.stops.flatMap((stop, i) => (stop[3] ? [answerSet(stop, policies[i])] : []));
     if (!sets.length) return null;
     const hint = "Each answer with its confidence and the round it was most confident in.";
     return el("div", {}, el("h4", {}, "Answer sets"), el("p", { class: "spent" }, hint), ...sets);
@@ -313,8 +325,8 @@
         "div",
         { class: "round-top" },
         el("h5", {}, `Round ${i + 1}`),
-        chip(round.em),
-        el("small", {}, `F1 ${percent(round.f1)}`),
+        chip(judged(round)),
+        ...others.map((name, n) => el("small", {}, `${name} ${percent(round.scores[n + 1])}`)),
         here.length ? el("span", { class: "here" }, "stop here:", ...here.map(mark)) : null,
         el("span", { class: "said", dir: "auto" }, answerText(round)),
       ),
@@ -397,6 +409,14 @@
   }
 
   for (const control of Object.values(controls)) control.addEventListener("input", refresh);
+  for (const link of document.querySelectorAll("a[data-outcome]")) {
+    const outcome = OUTCOMES.findIndex(([name]) => name === `scores ${link.dataset.outcome} than the baseline`);
+    link.addEventListener("click", () => {
+      controls.find.value = "";
+      [controls.type.value, controls.policy.value, controls.outcome.value] = ["0", data.main, outcome];
+      refresh();
+    });
+  }
   byId("page-back").addEventListener("click", () => turn(-1));
   byId("page-on").addEventListener("click", () => turn(1));
   byId("explorer").hidden = false;

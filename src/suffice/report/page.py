@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import PurePath
 
 from suffice._version import VERSION
 from suffice.errors import attempt, counted
-from suffice.evaluation.choose.choice import Choice
+from suffice.evaluation.choose.choice import CHANGED, Choice
 from suffice.evaluation.diagnose.report_data import ReportData
-from suffice.evaluation.replay.results import ReplayResult
+from suffice.evaluation.replay.results import BY_SIGNALS, ReplayResult
 from suffice.report.comparison import (
     cells_section,
     charts_section,
@@ -62,7 +62,7 @@ def first_screen(material: Material) -> Html:
     if (choice := material.parts["choice"]) is not None:
         return _chosen(material, choice)
     parts = (
-        ("Does looping pay here?", element("p", result.verdict, class_="promise")),
+        (BY_SIGNALS, element("p", result.verdict(), class_="promise")),
         ("What is saved", _saved(result, policies)),
         ("What is promised", _promised(material)),
     )
@@ -71,7 +71,7 @@ def first_screen(material: Material) -> Html:
 
 def _chosen(material: Material, choice: Choice) -> Html:
     said = [
-        (question, element("p", element("b", short), " ", more))
+        (question, element("p", element("b", short), " ", more, _shown_by(choice, question)))
         for question, (short, more) in choice.answers().items()
     ]
     commands = [
@@ -94,6 +94,18 @@ def _chosen(material: Material, choice: Choice) -> Html:
     )
 
 
+def _shown_by(choice: Choice, question: str) -> Html:
+    """Links to the questions whose score changes, behind the answer that counts them."""
+    links = [
+        element("a", f"score {which} ({len(ids):,})", href="#questions", data_outcome=which)
+        for which, ids in choice.early.items()
+        if question == CHANGED and which != "all" and ids
+    ]
+    return join(
+        [" Show: ", *[part for link in links for part in (", ", link)][1:], "."] * bool(links)
+    )
+
+
 def _titled(choice: Choice, policies: Sequence[Marked], number: int, shown: str) -> Html:
     proven = None if choice.promised is None else choice.promised.rows[number].proven
     if proven is None:
@@ -102,22 +114,25 @@ def _titled(choice: Choice, policies: Sequence[Marked], number: int, shown: str)
     return join([label_of(name, policies, shown), element("code", name)])
 
 
-def choice_section(choice: Choice) -> Shown:
-    """Show all fitted candidates, and questions that the chosen policy gets wrong."""
-    tables = {table.name: table for table in choice.tables()}
+def reading_section(_: Material) -> Shown:
+    return Shown(finding="what the words mean", blocks=[markup("reading.html")])
+
+
+def choice_section(choice: Choice, _: Sequence[Marked]) -> Shown:
+    """Show all fitted candidates, and what the other questions than the policy's own say."""
+    own, fitted = choice.result, choice.comparison.result
+    other, what = (fitted, "Fitted policies") if own is choice.whole else (choice.whole, "Paths")
+    all_of = f"a part of these {own.questions:,}" if own is choice.whole else "with those above"
+    table = replace(other.table, title=f"{what} on {other.questions:,} questions", notes=())
     warned = folded("Warnings of fits", listed(choice.warned, small=True))
     return Shown(
         finding=choice.title,
         blocks=[
-            plain(
-                f"{choice.tried}. Losses and costs in the table here are of the questions that rank; what "
-                "follows this section is measured on the held-out questions that prove."
-            ),
-            folded("All fitted candidates", tables["candidates"].html()),
-            *(
-                folded(wrong.title, wrong.html())
-                for name, wrong in tables.items()
-                if name == "wrong"
+            plain(f"{choice.tried}. The figures of the policy are of the questions that prove it."),
+            folded("All fitted candidates", choice.named("candidates").html()),
+            folded(
+                f"{what} on {other.questions:,} questions, {all_of}",
+                element("div", table.html(), class_="comparison"),
             ),
             listed(choice.notes, small=True),
             warned if choice.warned else Html(),
@@ -138,10 +153,7 @@ def _banners(material: Material) -> Iterator[Html]:
 def _warnings(result: ReplayResult) -> Iterator[str]:
     yield from result.banners
     if result.metric.agreement:
-        yield (
-            "Scores are agreement with the full budget's own answer: no gold answer was read, and nothing "
-            "here says whether answers are right."
-        )
+        yield result.metric.legend
     elif not result.labelled:
         yield f"No question {result.metric.unscored}: nothing here says whether answers are right."
     if 0 < result.labelled < _FEW:
@@ -181,58 +193,25 @@ def _promised(material: Material) -> Html:
     )
 
 
+def _of(part: str, show: Callable[..., Shown]) -> Callable[[Material], Shown]:
+    return lambda material: show(material.parts[part], material.policies)
+
+
 SECTIONS = (
-    Section(
-        "choice", "The choice", lambda m: choice_section(m.parts["choice"]), "choice", opened=True
-    ),
-    Section(
-        "comparison",
-        "Comparison",
-        lambda m: comparison_section(m.data.result, m.policies),
-        opened=True,
-    ),
+    Section("choice", "The choice", _of("choice", choice_section), "choice", opened=True),
+    Section("comparison", "Comparison", comparison_section, opened=True),
     Section("charts", "Charts", charts_section, opened=True),
     Section("cells", "Over all records", cells_section, opened=True),
     Section("answer-sets", "Answer sets", lambda m: answer_sets_section(m.data.result, m.policies)),
-    Section(
-        "guarantees",
-        "Guarantees",
-        lambda m: guarantees_section(m.parts["guarantees"], m.policies),
-        "guarantees",
-    ),
-    Section("search", "Search", lambda m: search_section(m.parts["search"]), "search"),
-    Section(
-        "calibration",
-        "Calibration",
-        lambda m: calibration_section(m.parts["calibrators"]),
-        "calibrators",
-    ),
-    Section(
-        "selective",
-        "Selective prediction",
-        lambda m: selective_section(m.parts["selective"], m.policies),
-        "selective",
-    ),
-    Section(
-        "signals",
-        "Signals",
-        lambda m: signals_section(m.parts["diagnostics"], m.parts["types"], m.policies),
-        "diagnostics",
-    ),
-    Section("costs", "Costs", lambda m: costs_section(m.parts["costs"], m.policies), "costs"),
-    Section(
-        "reliability",
-        "Reliability",
-        lambda m: reliability_section(m.data.reliability, m.policies),
-        opened=True,
-    ),
+    Section("guarantees", "Guarantees", _of("guarantees", guarantees_section), "guarantees"),
+    Section("search", "Search", _of("search", search_section), "search"),
+    Section("calibration", "Calibration", _of("calibrators", calibration_section), "calibrators"),
+    Section("selective", "Selective prediction", _of("selective", selective_section), "selective"),
+    Section("signals", "Signals", signals_section, "diagnostics"),
+    Section("costs", "Costs", _of("costs", costs_section), "costs"),
+    Section("reliability", "Reliability", reliability_section, opened=True),
     Section("questions", "Questions", questions_section, opened=True),
-    Section(
-        "reading",
-        "How to read it",
-        lambda _: Shown(finding="what the words mean", blocks=[markup("reading.html")]),
-        opened=True,
-    ),
+    Section("reading", "How to read it", reading_section, opened=True),
 )
 """In the order in which they stand on the page."""
 _LONGEST_VALUE = 300
@@ -325,24 +304,13 @@ def _facts(data: ReportData) -> Html:
         ),
         ("Rounds", f"at most {result.max_rounds}"),
         ("Model", _value(data.run["model"]) if data.run.get("model") else "not stated"),
-        ("Compared by", _compared_by(result)),
+        ("Compared by", f"{result.metric.label}, by {result.metric.labels}"),
         ("Baseline", result.baseline_label),
         ("Intervals", f"95%, {count(result.resamples)} {result.draws}, seed {result.seed}"),
         ("Suffice", VERSION),
     ]
     pairs = (element("div", element("dt", name), element("dd", value)) for name, value in facts)
     return element("dl", *pairs, class_="facts")
-
-
-def _compared_by(result: ReplayResult) -> str:
-    metric = result.metric
-    which = metric.which_f1(result.f1_kind)
-    kind = "" if which is None else f", F1 as {which} scores it"
-    if metric.gold:
-        return f"{metric.label} against gold answers{kind}"
-    if not metric.agreement:
-        return "the record's own score, from 0 to 1"
-    return f"{metric.label}: agreement with the full budget's own answer, not with the truth{kind}"
 
 
 def _run(run: Mapping[str, object]) -> Html:

@@ -8,6 +8,7 @@ from typing import Any
 from suffice.errors import counted
 from suffice.evaluation.choose.candidates import RANK
 from suffice.evaluation.choose.choice import Choice
+from suffice.evaluation.diagnose.report_data import LOSSES_TESTED
 from suffice.evaluation.replay.answers import AnswerSetResult
 from suffice.evaluation.replay.results import ReplayResult
 from suffice.report.charts import Point, Scatter, scatter
@@ -52,7 +53,7 @@ def promises(guarantees: Sequence[Terms], policies: Sequence[Marked]) -> Iterato
     """Yield every promise in a line: certified policies first, then policies' own words."""
     certified = {guarantee["policy"] for guarantee in guarantees}
     for guarantee in guarantees:
-        yield join([label_of(guarantee["policy"], policies), " ", _promise(guarantee)])
+        yield join([label_of(guarantee["policy"], policies), " ", promise_in_words(guarantee)])
     for policy in policies:
         if policy.facts.promise and policy.result.name not in certified:
             yield join([label(policy), " ", sentence(policy.facts.promise)])
@@ -74,28 +75,26 @@ def _finding(guarantees: Sequence[Terms], policies: Sequence[Marked]) -> str:
 def _block(guarantee: Terms, policies: Sequence[Marked]) -> Html:
     facts = (
         element("div", element("dt", name), element("dd", value))
-        for name, value in _facts(guarantee)
+        for name, value in terms_in_words(guarantee)
     )
     return element(
         "div",
         element("h3", label_of(guarantee["policy"], policies)),
         element("p", element("code", shorten(visible(guarantee["rule"]), _LONGEST))),
-        element("p", _promise(guarantee), class_="promise"),
+        element("p", promise_in_words(guarantee), class_="promise"),
         plain(_holds(guarantee)),
         element("dl", *facts, class_="facts"),
         class_="guarantee",
     )
 
 
-def _promise(guarantee: Terms) -> str:
+def promise_in_words(guarantee: Terms) -> str:
     if guarantee["fell_back"]:
         return "Nothing cheaper is proven, so the policy takes the full budget."
     if not guarantee["allowed"] or guarantee["confidence"] is None:
         return "The policy file states a promise without its terms."
-    return (
-        f"With probability at least {100 * guarantee['confidence']:g}% over the questions it was tested on: "
-        f"{visible(guarantee['allowed'])}."
-    )
+    sure = f"{100 * guarantee['confidence']:g}% confidence"
+    return f"On average it {visible(guarantee['allowed'])} (proven, {sure})."
 
 
 def _holds(guarantee: Terms) -> str:
@@ -115,29 +114,38 @@ def _holds(guarantee: Terms) -> str:
 _TERMS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "path": ("Proven along path", str),
     "units": ("Questions", count),
-    "tested": ("Tested", count),
-    "certified": ("Certified", count),
+    "tested": ("Policies tested", count),
+    "certified": ("Policies proven", count),
     "correction": ("Corrected by", str),
     "min_rounds": ("Stops no earlier than round", count),
     "p_value": ("p-value", p_value),
-    "measured_loss": ("Measured mean loss", lambda share: f"{percent(share)} points"),
     "mean_cost": ("Cost a question", amount),
     "full_budget_cost": ("Cost at the full budget", amount),
     "questions_needed": ("Labelled questions needed for a cheaper policy", count),
 }
 """The terms of a promise as they are called here."""
-_BOUND_NAMES = {"signed": "Mean loss", "drop": "Mean drop", "wrong-stop": "Wrong stops"}
+_CHANGES = {"signed": "Measured mean change", "drop": "Measured mean change, gains not counted"}
 
 
-def _facts(guarantee: Terms) -> Iterator[tuple[str, str]]:
-    hidden = {"p_value", "measured_loss"} if guarantee["fell_back"] else set()
+def terms_in_words(guarantee: Terms) -> Iterator[tuple[str, str]]:
+    """Yield every known term of a promise by name; a change of the score is negative for a loss."""
     for name, (heading, shown) in _TERMS.items():
         value = guarantee[name]
-        if value is not None and name not in hidden:
+        if value is not None and not (guarantee["fell_back"] and name == "p_value"):
             yield heading, shorten(visible(shown(value)), _LONGEST)
-    for bound in () if guarantee["fell_back"] else guarantee["bounds"]:
-        told = f"measured {percent(bound['measured'])}%"
-        yield _BOUND_NAMES.get(bound["of"], "Another bound"), told
+    one = {"of": guarantee["loss"], "measured": guarantee["measured_loss"]}
+    for bound in () if guarantee["fell_back"] else guarantee["bounds"] or [one]:
+        if (measured := bound["measured"]) is not None:
+            change = _CHANGES.get(bound["of"])
+            told = f"{percent(measured)}%" if change is None else f"{signed(-measured)} points"
+            yield change or "Measured share of wrong stops", told
+    tested, missed = (guarantee[key] for key in LOSSES_TESTED)
+    if tested:
+        others, failed = (
+            ", ".join(f"{100 * of:g}" for of in some or ()) for some in (tested, missed)
+        )
+        told = "" if missed is None else f"; not proven: {failed or 'none'}"
+        yield "Tested together with", f"{others} points{told}"
     for name, term in guarantee["more"].items():
         yield shorten(visible(name), 60), shorten(visible(term), _LONGEST)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from suffice.errors import counted
 from suffice.evaluation.choose.search import SearchedRule, SearchResult
 from suffice.report.charts import Point, Scatter, scatter
-from suffice.report.section import Chart, Shown, columns, folded, listed
+from suffice.report.section import Chart, Marked, Shown, columns, folded, listed
 from suffice.results.formats import amount, percent
 from suffice.results.markup import Html, element, shorten, visible
 from suffice.results.table import Table
@@ -16,7 +17,7 @@ _TOP = 15
 _MOST_SPECKS = 2_000
 
 
-def search_section(result: SearchResult) -> Shown:
+def search_section(result: SearchResult, _: Sequence[Marked] = ()) -> Shown:
     """Show the best rules on tune, the Pareto front, and the correction for their number."""
     rules, front = result.tables(top=_TOP)
     verdict = result.verdict.replace("No rule", "none", 1)

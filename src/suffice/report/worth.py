@@ -13,6 +13,7 @@ from suffice.evaluation.diagnose.signal_diagnostics import Diagnostics
 from suffice.report.section import (
     Chart,
     Marked,
+    Material,
     Shown,
     folded,
     label,
@@ -36,10 +37,9 @@ _MOST_COLUMNS = 42
 _FAMILIES: tuple[Family, ...] = ("fixed", "adaptive")  # of tune and eval, or of all questions
 
 
-def signals_section(
-    diagnostics: Diagnostics, types: Sequence[Mapping[str, Any]], policies: Sequence[Marked]
-) -> Shown:
+def signals_section(material: Material) -> Shown:
     """Show AUROC, distances and drift of signals, flags, and question types."""
+    diagnostics: Diagnostics = material.parts["diagnostics"]
     tables = {table.name: table for table in diagnostics.tables()}
     return Shown(
         finding=_finding(diagnostics),
@@ -52,7 +52,7 @@ def signals_section(
                 for name, summary in _FOLDED.items()
                 if name in tables
             ),
-            types_table(types, policies),
+            types_table(material.parts["types"], material.policies),
             _skipped(diagnostics),
             listed(diagnostics.notes, small=True),
         ],
@@ -170,7 +170,7 @@ def types_table(types: Sequence[Mapping[str, Any]], policies: Sequence[Marked]) 
     )
 
 
-def calibration_section(study: CalibratorStudy) -> Shown:
+def calibration_section(study: CalibratorStudy, _: Sequence[Marked] = ()) -> Shown:
     tables = (table.html() for table in study.tables())
     return Shown(finding=_calibration_finding(study), blocks=[*tables])
 
@@ -189,13 +189,11 @@ def _calibration_finding(study: CalibratorStudy) -> str:
 
 
 # --- reliability ---------------------------------------------------------------------------------
-def reliability_section(
-    of_policy: Mapping[str, tuple[Reliability, ...]], policies: Sequence[Marked]
-) -> Shown | None:
+def reliability_section(material: Material) -> Shown | None:
     """Chart every calibrated signal; ``None``: there is none."""
     grouped: dict[tuple[Reliability, ...], list[Marked]] = {}
-    for policy in policies:  # those with the same calibration share a chart
-        diagrams = of_policy.get(policy.result.name, ())
+    for policy in material.policies:  # those with the same calibration share a chart
+        diagrams = material.data.reliability.get(policy.result.name, ())
         for signal in dict.fromkeys(diagram.signal for diagram in diagrams):
             rounds = tuple(diagram for diagram in diagrams if diagram.signal == signal)
             grouped.setdefault(rounds, []).append(policy)

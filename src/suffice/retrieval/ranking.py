@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.errors import DataError, UsageError, first_line
+from suffice.errors import DataError, UsageError, first_line, plain_file
 from suffice.trace.durable import replace_file
 from suffice.trace.rounds.records import Passage
 
@@ -153,7 +153,9 @@ def packed(arrays: Mapping[str, NDArray[Any]], **documents: Any) -> bytes:
 
 def unpacked(path: Path, *documents: str) -> tuple[dict[str, NDArray[Any]], list[Any]]:
     """Return the arrays and documents of a :func:`packed` file; raise one of :data:`UNREADABLE`."""
-    with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+    with plain_file(path).open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+        if sum(part.file_size for part in file.zip.infolist()) > path.stat().st_size:
+            raise ValueError("it is packed")  # an index is stored as it is
         arrays = {name: file[name] for name in file.files}
     return arrays, [json.loads(arrays.pop(name).tobytes()) for name in documents]
 

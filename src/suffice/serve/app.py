@@ -23,7 +23,7 @@ from suffice.serve.loops import Loops
 from suffice.serve.service import Served, Service, Wanted
 from suffice.serve.service_settings import SecuritySettings
 
-_DRAINED_S = 2.0  # at least, whatever a request may take
+_DRAINED_S = 5.0  # for the threads of questions that were answered or refused
 
 
 class AnswerReply(Open):
@@ -54,7 +54,7 @@ def make_app(
         async with beside():
             async with loops.running():
                 yield
-            await service.drain(max(service.limits.seconds, _DRAINED_S))
+            await service.drain(_DRAINED_S)
             service.close()
 
     anybody = Door(settings=SecuritySettings(hosts=("*",)), body_bytes=service.limits.body_bytes)

@@ -25,7 +25,8 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from suffice._version import VERSION
-from suffice.errors import BackendError, DataError, SufficeError, UsageError, struck
+from suffice.errors import BackendError, DataError, SufficeError, UsageError, read_plain, struck
+from suffice.foreign import is_here
 from suffice.serve.service_settings import SecuritySettings
 from suffice.trace.durable import in_turn, replace_file
 
@@ -92,16 +93,34 @@ def full(said: str) -> Refusal:
     return Refusal(503, said, kind="server_error", code="too_many_connections", headers=headers)
 
 
+# what a client hears of a failure behind the service: nothing that names a server or a place
+BEHIND = "what the service rests on failed, such as the model; its log says why"
+
+
+def ending() -> Refusal:
+    """Refuse a client, since the service ends (503)."""
+    said, after = "the service ends", {"Retry-After": "5"}
+    return Refusal(503, said, kind="server_error", code="ending", headers=after)
+
+
+def failed_behind(error: SufficeError, what: str) -> Refusal:
+    """Log a failure behind the service, and refuse: 503 where the server there asks for a pause, else 502."""
+    _LOG.error("%s: %s", what, " ".join(str(error).split()))
+    pause_s = math.ceil(min(getattr(error, "pause_s", 0.0), 86_400.0))
+    status, headers = (503, {"Retry-After": str(pause_s)}) if pause_s else (502, None)
+    return Refusal(status, BEHIND, kind="upstream_error", code="model_failed", headers=headers)
+
+
 def refusal_of(error: Exception) -> Refusal:
-    """Turn an error into a refusal; a defect tells the client nothing more."""
+    """Turn an error of what a client sent into a refusal; a defect tells the client nothing more."""
     if isinstance(error, Refusal):
         return error
     if isinstance(error, RequestValidationError | ValidationError):
         return _misfit(error.errors()[0])
     if isinstance(error, BackendError):
-        return Refusal(502, str(error), kind="upstream_error", code="model_failed")
-    if isinstance(error, SufficeError) and isinstance(error, UsageError | ValueError):
-        return Refusal(400, str(error))  # DataError is a ValueError
+        return failed_behind(error, "a request failed")
+    if isinstance(error, DataError | UsageError):
+        return Refusal(400, error.message if isinstance(error, DataError) else str(error))
     return Refusal(500, "the service failed; its log says where", kind="server_error")
 
 
@@ -165,7 +184,7 @@ Tokens = Mapping[str, str]
 def read_tokens(file: Path) -> Tokens:
     """Read a file with a line ``NAME SHA256`` a token; lines that begin with ``#`` are comments."""
     try:
-        lines = file.read_text("utf-8").splitlines()
+        lines = read_plain(file).decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"the file of tokens {file} cannot be read: {error}") from error
     tokens: dict[str, str] = {}
@@ -212,10 +231,7 @@ def _sha256(secret: bytes) -> str:
 
 def check_exposed(address: str, tokens: Tokens, *, allow_unauthenticated: bool) -> None:
     """Refuse to listen beyond this machine without tokens, unless that was typed."""
-    if tokens or allow_unauthenticated or address == "localhost":
-        return
-    digits = _ip(address)
-    if digits is not None and digits.is_loopback:
+    if tokens or allow_unauthenticated or is_here(address):
         return
     raise UsageError(
         f"whoever reaches {address} could ask; make a token with --new-token NAME --tokens FILE, or listen "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import math
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from suffice.errors import UsageError
+from suffice.errors import UsageError, struck
 from suffice.serve.guard import Refusal, full
 
 _LOG = logging.getLogger("suffice.serve")
@@ -40,6 +41,7 @@ class Listening:
     access_log: bool = False
     started: Callable[[str], None] = lambda _: None
     ending: Callable[[], None] = lambda: None
+    over: Callable[[], None] = lambda: None  # called after ``end_s``, in the event loop
 
 
 def open_at_once(wanted: int) -> int:
@@ -66,13 +68,22 @@ def open_at_once(wanted: int) -> int:
     return allowed
 
 
+def _without_query(record: logging.LogRecord) -> bool:
+    """Log no query: clients put texts and keys there."""
+    if isinstance(record.args, tuple):  # address, method, path, version and status
+        who, method, path, *rest = record.args
+        record.args = (who, method, struck(str(path).partition("?")[0]), *rest)
+    return True
+
+
 def run(app: ASGIApp, listening: Listening) -> None:
     """Take requests until SIGTERM or SIGINT; a second signal also cuts requests in progress."""
     own = {"head_s": listening.head_s, "most": listening.connections + _FURTHER, "waiting": {}}
+    logger = logging.getLogger("uvicorn.access")
+    logger.addFilter(_without_query)
     if listening.access_log:
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-        logger = logging.getLogger("uvicorn.access")
         logger.setLevel(logging.INFO)
         logger.propagate = False
         logger.addHandler(handler)
@@ -87,7 +98,7 @@ def run(app: ASGIApp, listening: Listening) -> None:
         server_header=False,
         backlog=_ACCEPTED,
         timeout_keep_alive=_KEEP_ALIVE_S,
-        timeout_graceful_shutdown=max(1, round(listening.end_s)),
+        timeout_graceful_shutdown=math.ceil(listening.end_s + 3.0),  # to reply that it ends
         h11_max_incomplete_event_size=_MOST_HEAD_BYTES,
     )
     family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
@@ -167,6 +178,11 @@ class _Server(uvicorn.Server):
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         self.should_exit = True
         self._listening.ending()
+
+    async def shutdown(self, sockets: Any = None) -> None:
+        over = asyncio.get_running_loop().call_later(self._listening.end_s, self._listening.over)
+        await super().shutdown(sockets)
+        over.cancel()
 
     async def startup(self, sockets: Any = None) -> None:
         await super().startup(sockets)

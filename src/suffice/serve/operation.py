@@ -17,6 +17,7 @@ from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
 
 from suffice.errors import StorageError, SufficeError, UsageError
+from suffice.measures.scores import refuse_code
 from suffice.monitor.following import AlarmLog, Following, WebHook
 from suffice.monitor.production import KINDS, Alarm, Production, ProductionSettings
 from suffice.policies.unfitted import FixedPolicy
@@ -83,6 +84,11 @@ class Operation:
     def routers(self) -> list[APIRouter]:
         router = APIRouter(tags=["operation"])
 
+        @router.get("/", include_in_schema=False)
+        @router.get("/docs", include_in_schema=False)
+        async def front() -> dict[str, str]:
+            return {"service": "suffice", "routes": "/openapi.json", "health": "/health/ready"}
+
         # balancers ask by HEAD, too
         @router.head("/health", include_in_schema=False)
         @router.head("/health/live", include_in_schema=False)
@@ -113,7 +119,8 @@ class Operation:
             return problems
         problems = {}
         if self._place is not None and (why := await asyncio.to_thread(_refusal, self._place)):
-            problems["record"] = f"the record cannot be written: {why}"
+            _LOG.error("the record cannot be written: %s", why)
+            problems["record"] = "the record cannot be written; the log says why"
         if not await _reached(self.settings.model.llm):
             problems["model"] = "no server of the model can be reached"
         self._checked = (time.monotonic(), problems)
@@ -130,6 +137,7 @@ class Operation:
             access_log=own.log,
             started=started,
             ending=self._ends.set,
+            over=self._service.refuse_all,
         )
 
     @asynccontextmanager
@@ -153,6 +161,7 @@ class Operation:
 
 
 def _production_settings(watch: WatchSettings, max_rounds: int | None = None) -> ProductionSettings:
+    refuse_code(watch.metric, "[watch]")
     return ProductionSettings(
         level=watch.level,
         first=watch.first,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from suffice.contracts import ChatModel, Encoder, Message, Retriever, StopPolicy
+from suffice.concurrency import awaited
+from suffice.contracts import ChatModel, Encoder, GenerationRequest, Message, Retriever, StopPolicy
 from suffice.errors import SufficeError, UsageError, counted, unknown_name
 from suffice.live.answering import AskSettings, LiveLoop
 from suffice.live.loop import Loop
@@ -24,7 +26,7 @@ from suffice.live.watching import Watching, hash_of
 from suffice.policies.policy_file import PolicyFile
 from suffice.retrieval.retrievers import Retrieval
 from suffice.scoring import AnswerChoice
-from suffice.serve.guard import Refusal, too_many
+from suffice.serve.guard import Refusal, ending, too_many
 from suffice.serve.service_settings import LimitSettings, LoopSettings
 from suffice.serve.under_way import UnderWay
 from suffice.trace.rounds.records import Question
@@ -44,6 +46,14 @@ class Ground:
     settings: AskSettings = field(default_factory=AskSettings)
     retrieval: Retrieval | None = None
     encoder: Encoder | None = None
+
+    def ask_once(self, seconds: float) -> None:
+        """Ask the model, and the encoder, for as little as can be; a BackendError where nobody answers."""
+        prompt = (Message(role="user", content="Hi"),) if self.model.api == "chat" else "Hi"
+        with awaited(time.monotonic() + seconds):
+            self.model.generate(GenerationRequest(prompt=prompt, max_tokens=1))
+            if self.encoder is not None:
+                self.encoder.encode(["Hi"])
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -137,6 +147,7 @@ class Service:
         self._recording: dict[str, Any] = {"record": record, "texts": texts}
         self._explore = explore
         self._watches: list[Watch] = []
+        self._under_way: weakref.WeakSet[UnderWay] = weakref.WeakSet()
         sources: Mapping[str, StopPolicy | str | Path | None] = policies or {DEFAULT_POLICY: None}
         self.policies: Mapping[str, Served] = {  # the default first
             name: self._made(name, source) for name, source in sources.items()
@@ -253,10 +264,7 @@ class Service:
         pieces of the answer as the model writes them. ``hung_up`` returns when the client hangs up.
         """
         if not self.ready:
-            headers = {"Retry-After": "5"}
-            raise Refusal(
-                503, "the service ends", kind="server_error", code="ending", headers=headers
-            )
+            raise ending()
         if not question.strip():
             raise Refusal(400, "the question is empty", param="messages")
         if len(question) > self.limits.question_letters:
@@ -285,8 +293,15 @@ class Service:
             earlier=earlier[max(0, len(earlier) - self.limits.turns) :],
             streams=streams,
         )
+        self._under_way.add(under_way)
         await under_way.begin(hung_up)
         return under_way
+
+    def refuse_all(self) -> None:
+        """Refuse every question in progress, in the event loop's thread."""
+        self.ready = False
+        for under_way in list(self._under_way):
+            under_way.end(ending())
 
     def tell(self, ended: QuestionEnded) -> None:
         tell(self.observers, lambda: ended)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import tomllib
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_type_hints
 
 from suffice.errors import DataError, UsageError, unknown_name
+from suffice.foreign import check_url, read_toml
 from suffice.options import Option, as_share
-from suffice.trace.engines import Address, as_place
+from suffice.trace.engines import Address, as_place, named_address
 
 _Settings = TypeVar("_Settings")
 
@@ -44,7 +45,7 @@ class ModelSettings(_Table):
     timeout: Annotated[float, Option(help="most seconds a call", metavar="S")] = 60.0
     max_wait: Annotated[
         float, Option(help="most seconds to wait when the server asks for a pause", metavar="S")
-    ] = 20.0
+    ] = 120.0
     concurrency: Annotated[
         int, Option(help="most simultaneous calls to a server", metavar="N", at_least=1)
     ] = 64
@@ -154,6 +155,9 @@ class ServedBudgets(BudgetSettings):
         float | None,
         Option(name="budget_usd_per_day", help="most US dollars of --record in 24 h", metavar="U"),
     ] = None
+    hard: Annotated[
+        bool, Option(name="budget_hard", help="begin no round once those of 24 h are spent")
+    ] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,19 +289,18 @@ class ServeSettings(_Table):
     watch: WatchSettings = field(default_factory=WatchSettings)
 
 
-def load_settings(file: str | Path) -> ServeSettings:
-    """Read settings from a TOML file; missing keys keep their defaults."""
-    file = Path(file)
-    try:
-        document = tomllib.loads(file.read_text("utf-8"))
-    except OSError as error:
-        raise UsageError(f"cannot read the settings {file}: {error.strerror}") from error
-    except ValueError as error:
-        raise DataError(f"no TOML: {error}", file=str(file)) from error
+def load_settings(file: str | Path, given: Mapping[str, Any] | None = None) -> ServeSettings:
+    """Read settings from a TOML file, then replace those ``given``; missing keys keep their defaults."""
+    file, given = Path(file), given or {}
     from pydantic import TypeAdapter, ValidationError
 
     try:
-        content = json.dumps(document, default=str)  # of dates, which no setting is
+        content = json.dumps(read_toml(file), default=str)  # of dates, which no setting is
+    except OSError as error:
+        raise UsageError(f"cannot read the settings {file}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"no TOML: {getattr(error, 'message', error)}", file=str(file)) from error
+    try:
         settings = TypeAdapter(ServeSettings).validate_json(content, strict=True)
     except ValidationError as error:
         wrong = error.errors()[0]
@@ -310,7 +313,22 @@ def load_settings(file: str | Path) -> ServeSettings:
             said = f"{'.'.join([*tables, name])}: {wrong['msg']}, found {wrong['input']!r:.80}"
         raise DataError(said, file=str(file)) from error
     _check_least(settings, str(file))
-    return settings
+    _check_named(settings, given, file)
+    return with_given(settings, given)
+
+
+def _check_named(settings: ServeSettings, given: Mapping[str, Any], file: Path) -> None:
+    """Refuse what a file may not name and the command line does not: modules, and hosts that get keys."""
+    retrieval, record = settings.retrieval, as_place(settings.record.folder or ".")
+    if "retriever" not in given and retrieval.retriever.startswith("python:"):
+        typed = f"--retriever {retrieval.retriever:.100}"
+        raise DataError(f"names a module, which would run; type it: {typed}", file=str(file))
+    has_keys = any(name.startswith("OPENAI_") for name in os.environ)
+    for option, url in (("llm", settings.model.llm), ("encoder", retrieval.encoder or "")):
+        if option not in given and has_keys and url.startswith(("http://", "https://")):
+            check_url(url, file)
+    if "record" not in given and isinstance(record, Address):
+        named_address(record, file)
 
 
 def with_given(settings: _Settings, given: Mapping[str, Any]) -> _Settings:

@@ -7,17 +7,17 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from suffice.concurrency import Aside, Cut, may_be_cut
+from suffice.concurrency import Aside, Cut, awaited, may_be_cut
 from suffice.contracts import Decision, Message, Retriever
 from suffice.errors import InternalError, SufficeError, SufficeWarning
-from suffice.live.answering import Answered, LiveLoop, Tokens
+from suffice.live.answering import Answered, LiveLoop, NothingFound, Tokens
 from suffice.live.loop import Loop
 from suffice.live.observing import Endpoint, QuestionEnded, RoundEnded
 from suffice.loops.calls import ComingAnswer
-from suffice.serve.guard import Refusal, refusal_of
+from suffice.serve.guard import BEHIND, Refusal, failed_behind, refusal_of, too_many
 from suffice.trace.rounds.records import STOPPED_BY, Passage, Round, StoppedBy
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ HUNG_UP = 499
 _HUNG_UP = "the client hung up"
 _QUIET_S = 10.0  # between signs of life
 _LOG = logging.getLogger("suffice.serve")
+_NOT_BEHIND = (InternalError, NothingFound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ class UnderWay:
         self._watching: asyncio.Task[None] | None = None
         self._aside: Aside | None = None
         self._why = _HUNG_UP
+        self._refused = Refusal(HUNG_UP, _HUNG_UP)
         self._coming = ComingAnswer()
 
     @property
@@ -104,14 +106,19 @@ class UnderWay:
                 raise self._too_late() from None
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task and not task.cancelling():
-                raise Refusal(HUNG_UP, _HUNG_UP) from None
+                raise self._refused from None
             raise
 
     async def _leave_when(self, hung_up: Callable[[], Awaitable[object]]) -> None:
         await hung_up()
         self._watching = None
-        self.leave()
-        self._put(Refusal(HUNG_UP, _HUNG_UP))
+        self.end(self._refused)
+
+    def end(self, why: Refusal) -> None:
+        """Cut the work and refuse the question; does nothing after the end."""
+        self._refused = why
+        self.leave(str(why))
+        self._put(why)
 
     def leave(self, why: str = _HUNG_UP) -> None:
         """Cut the work, since nobody waits for it; does nothing after the end."""
@@ -172,10 +179,13 @@ class UnderWay:
             self._end(None, "gone", self._why)
             told = Refusal(HUNG_UP, self._why)
         except Exception as error:  # noqa: BLE001
-            if not isinstance(error, SufficeError) or isinstance(error, InternalError):
-                _LOG.exception("question %s failed", self.trace_id)
             self._end(None, "error" if self.watched.rounds else "refused", str(error))
-            told = refusal_of(error)
+            if isinstance(error, SufficeError) and not isinstance(error, _NOT_BEHIND):
+                told = failed_behind(error, f"question {self.trace_id}")
+            else:
+                told = refusal_of(error)
+                if told.status == 500:
+                    _LOG.exception("question %s failed", self.trace_id)
         finally:
             try:
                 self.watched.end()
@@ -187,7 +197,10 @@ class UnderWay:
     def _answer(self) -> Answered | Refusal:
         watched, live = self.watched, self.live
         watched.begin()
-        with may_be_cut():
+        if watched.done:
+            self._end(None, "refused", watched.reason)
+            return too_many(watched.reason, "budget_spent", wait_s=60.0)
+        with may_be_cut(), awaited(self._until):
             answered = live.answer(
                 self.asked,
                 self if self.streams else self.retriever,
@@ -198,6 +211,9 @@ class UnderWay:
                 tell=self._hear if self.streams else None,
             )
         self._end(answered, answered.stopped_by, answered.reason)
+        if answered.stopped_by == "error":
+            _LOG.error("question %s: %s", self.trace_id, answered.reason)
+            answered = replace(answered, reason=BEHIND)
         with suppress(SufficeWarning):  # a record that fails costs no answer, even under -W error
             watched.end()  # what is told whole is in the record, whatever happens then
         told = self._coming.told

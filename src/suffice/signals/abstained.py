@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from suffice.errors import DataError, UsageError, plain_file
+from suffice.errors import DataError, UsageError, read_plain
 from suffice.scoring import answer_form
 from suffice.signals.columns.answer_columns import answer_forms
 from suffice.signals.columns.rounds import RoundColumns
@@ -161,7 +161,7 @@ ABSTAINED = share(
 def read_phrases(path: str | Path) -> tuple[str, ...]:
     """Read phrases from a text file, one per line; skip blank lines and lines that begin with ``#``."""
     try:
-        lines = plain_file(Path(path)).read_text(encoding="utf-8").splitlines()
+        lines = read_plain(Path(path)).decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot be read as text: {error}", file=str(path)) from error
     phrases = tuple(

@@ -116,11 +116,11 @@ def _derived(rounds: RoundColumns, name: DerivedName, made_of: SignalSpec | None
     """Compute a derived signal, (n_rows,), also of a signal with a policy's own settings."""
     from suffice.signals.signal_table import (  # which resolves names, these too
         declared,
-        signal_columns,
+        unchecked_columns,
     )
 
     spec = declared(name.of, rounds.traces, also=(name.of,)) if made_of is None else made_of
-    (values,) = signal_columns(rounds.traces, [spec])
+    (values,) = unchecked_columns(rounds.traces, [spec])
     return name.apply(values)[rounds.traces.exists]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -29,7 +30,7 @@ from suffice.signals.columns.rounds import (
 )
 from suffice.signals.known_signals import share, unrecorded
 from suffice.stats.units import Array, Mask
-from suffice.trace.rounds.records import Passage, Round, passage_text, tokenize
+from suffice.trace.rounds.records import Passage, Round, passage_text, passage_tokens, tokenize
 
 Integers = NDArray[np.int64]
 
@@ -166,7 +167,7 @@ def _found(rounds: RoundColumns, answers: Texts, wanted: Mask, passages: Texts) 
     """Return 1 where the passages so far contain a wanted answer, else 0; NaN where texts are unknown."""
     read = rounds.once(_read)
     values = np.where(read.unknown, np.nan, 0.0)
-    rows = np.flatnonzero(wanted)
+    rows = np.flatnonzero(wanted[rounds.read_from :]) + rounds.read_from
     keys = rounds.question[rows] * (len(answers.distinct) + 1) + answers.codes[rows]
     pair, places = by_appearance(keys)
     first_rows = _first_rows(rounds, rows[places], answers, passages)
@@ -197,7 +198,7 @@ def _first_rows(rounds: RoundColumns, asked: Integers, answers: Texts, passages:
 
 _SEPARATORS = r"[^\pL\pN_ ]+"
 _AT_ONCE = 4_000  # passages, and those of the last question among them
-_LOW_BITS = 28  # of a weight that are summed apart, since 64 bits do not hold the whole
+_LOW_BITS = 28  # of a log that are summed apart, since 64 bits do not hold the whole
 
 
 def overlap(rounds: RoundColumns) -> Array:
@@ -209,7 +210,7 @@ def overlap(rounds: RoundColumns) -> Array:
 
 
 def overlap_idf(rounds: RoundColumns) -> Array:
-    """Return :func:`overlap` with each token weighted by ln((N + 1) / (df + 1)) + 1, N passages so far."""
+    """Return :func:`overlap` with each token weighted by ln(N + 1) + 1 - ln(df + 1), N passages so far."""
     return rounds.once(_overlaps)[1]
 
 
@@ -273,40 +274,58 @@ def _add_up(
     last = np.append((word[1:] > word[:-1]) | (row[1:] > row[:-1]), True)[: len(keys)]
     word, row, frequency = word[last], row[last], frequency[last]
     again = np.flatnonzero(np.diff(word, prepend=-1) == 0)
-    # how many words of each row have been in so many passages
+    # a word, and the high and low bits of its log, which sums of whole numbers keep exact
+    logs = np.array([_log(df) for df in range(int(frequency.max(initial=0)) + 1)])
+    parts = np.stack([np.ones_like(logs), logs >> _LOW_BITS, logs & (1 << _LOW_BITS) - 1])
     here = slice(int(rows[0]), int(rows[-1]) + 1)
-    shape = here.stop - here.start, int(frequency.max(initial=0)) + 1
-    size, cells = shape[0] * shape[1], row * shape[1] + frequency
-    both = np.bincount(cells[again], minlength=size).reshape(shape)
-    before = row[again] * shape[1] + frequency[again - 1]
-    changes = np.bincount(cells, minlength=size) - np.bincount(before, minlength=size)
-    total = changes.reshape(shape).cumsum(axis=0)
-    held = (
-        total - (total - changes.reshape(shape))[np.maximum(rounds.first_row[here] - here.start, 0)]
-    )
-    for number, weights in enumerate((np.ones(1, np.int64), _weights(seen[here], shape[1]))):
-        read[here, number] = _summed(held, weights)
-        shared[here, number] = _summed(both, weights)
+    size, first = here.stop - here.start, np.maximum(rounds.first_row[here] - here.start, 0)
+    added = parts[:, frequency]
+    added[:, again] -= parts[:, frequency[again - 1]]
+    new = np.stack([np.bincount(row, of, minlength=size) for of in added]).astype(np.int64)
+    held = new.cumsum(axis=1)
+    held -= (held - new)[:, first]
+    repeated = parts[:, frequency[again]]
+    both = np.stack([np.bincount(row[again], of, minlength=size) for of in repeated])
+    about = np.array([math.log(count + 1) + 1 for count in seen[here].tolist()])
+    for into_these, (count, high, low) in ((read, held), (shared, both)):
+        into_these[here, 0] = count
+        into_these[here, 1] = count * about - np.ldexp(np.ldexp(high * 1.0, _LOW_BITS) + low, -53)
 
 
-def _weights(seen: Integers, most: int) -> Integers:
-    """Return the weight of a word by passages seen and passages with it, (n_rows, most), in 2^-52."""
-    counts, row = np.unique(seen, return_inverse=True)
-    weights = np.zeros((len(counts), most))
-    for of_count, count in zip(weights, counts.tolist(), strict=True):
-        for df in range(1, min(count + 1, most)):
-            of_count[df] = math.log((count + 1) / (df + 1)) + 1
-    return np.ldexp(weights, 52).astype(np.int64)[row.reshape(-1)]
+def _log(df: int) -> int:
+    """Return log(df + 1) in 2^-53, exactly."""
+    return int(math.ldexp(math.log(df + 1), 53))
 
 
-def _summed(counts: Integers, weights: Integers) -> Array:
-    """Sum the weights of counted words, rounded once, (n_rows,)."""
-    high, low = (
-        (counts * part).sum(axis=1)
-        for part in (weights >> _LOW_BITS, weights & (1 << _LOW_BITS) - 1)
-    )
-    summed: Array = np.ldexp(high.astype(np.float64), _LOW_BITS) + low
-    return summed
+class _Following:
+    """Give an overlap after each round of a running question, without reading earlier rounds again."""
+
+    def __init__(self, *, idf: bool) -> None:
+        self._idf, self._told = idf, True
+        self._ids: set[str] = set()
+        self._df: Counter[str] = Counter()
+        self._logs = 0  # of all words, in 2^-53
+
+    def __call__(self, held: Round) -> float:
+        listed = reversed(held.passages or ())  # so that the first of an id counts
+        new = {passage.id: passage for passage in listed if passage.id not in self._ids}
+        self._told &= held.passages is not None and all(
+            one.text is not None for one in new.values()
+        )
+        said = Counter(word for one in new.values() for word in {*passage_tokens(one)})
+        again, before = said.keys() & self._df.keys(), bool(self._ids)
+        self._logs += sum(_log(self._df[w] + n) - _log(self._df[w]) for w, n in said.items())
+        self._ids |= new.keys()
+        self._df.update(said)
+        if not (self._told and new and before and self._df):
+            return math.nan
+        about = math.log(len(self._ids) + 1) + 1
+        pairs = (again, sum(_log(self._df[word]) for word in again)), (self._df, self._logs)
+        both, read = (
+            len(words) * about - math.ldexp(float(logs), -53) if self._idf else len(words)
+            for words, logs in pairs
+        )
+        return both / read
 
 
 def new_passages(rounds: RoundColumns) -> Array:
@@ -350,11 +369,14 @@ _NOT_COMPARED = (
 )
 _overlap = partial(share, needs=("passages",), answers=False, undefined=_NOT_COMPARED)
 OVERLAP = _overlap(
-    summary="share of words that new and earlier passages have in common", columns=overlap
+    summary="share of words that new and earlier passages have in common",
+    columns=overlap,
+    running=partial(_Following, idf=False),
 )
 OVERLAP_IDF = _overlap(
     summary="share of words that new and earlier passages have in common, weighted by rarity",
     columns=overlap_idf,
+    running=partial(_Following, idf=True),
 )
 _UNREAD = Absence(
     "the answer is not found, and a passage was recorded without its text or a round without its passages",

@@ -82,6 +82,7 @@ class SignalSpec:
     direction: Direction = "high"
     columns: Columns | None = None
     compute: Callable[[LoopView], float] | None = None
+    running: Callable[[], Callable[[Round], float]] | None = None
     binary: bool = False
     instead: str = ""
     asking: Asking | None = field(default=None, repr=False)

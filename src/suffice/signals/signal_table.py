@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from suffice.contracts import Action, Decision, PolicyTable, StopPolicy
 from suffice.errors import UsageError
+from suffice.signals import plugins
 from suffice.signals.abstained import ABSTAINED, abstained_signal, stated_phrases
 from suffice.signals.answer_stability import forms
 from suffice.signals.columns.rounds import RoundColumns
@@ -27,7 +29,7 @@ from suffice.signals.known_signals import (
 )
 from suffice.stats.units import Array, Mask
 from suffice.trace.parquet import to_cells
-from suffice.trace.rounds.records import POLICY_STOP, LoopView, Round
+from suffice.trace.rounds.records import NOT_READ, LoopView, Round
 from suffice.trace.rounds.schema import ROUND_COLUMNS, SCHEMA
 from suffice.trace.rounds.trace_set import TraceSet, is_veiled
 
@@ -181,7 +183,7 @@ def refuse_lacking(specs: Iterable[SignalSpec], traces: TraceSet) -> None:
 def given_signals(traces: TraceSet) -> tuple[str, ...]:
     """Return the names of the signals that the record gives: fixed names first, then the user's own."""
     fixed = (name for name, spec in SIGNALS.items() if lack(spec, traces) is None)
-    other = {*SIGNALS, POLICY_STOP}
+    other = {*SIGNALS, *NOT_READ}
     return (*fixed, *(name for name in traces.signal_names if name not in other))
 
 
@@ -214,7 +216,7 @@ class SignalTable:
     def of_view(cls, view: LoopView, specs: Iterable[SignalSpec], question_id: str) -> SignalTable:
         """Make the table of one question from its rounds, as replay reads it."""
         specs = tuple(specs)
-        columns = signal_columns(GrowingRecord(view, specs).rounds.traces, specs)
+        columns = unchecked_columns(GrowingRecord(view, specs).rounds.traces, specs)
         named = {spec.name: column[0] for spec, column in zip(specs, columns, strict=True)}
         return cls.of_loop(view, named, question_id)
 
@@ -243,9 +245,10 @@ class SignalTable:
         return undefined_in_words(spec, replace(self.loop, rounds=self.loop.rounds[:round_number]))
 
 
-def first_stops(policy: StopPolicy, table: PolicyTable) -> NDArray[np.int16]:
+def first_stops(policy: StopPolicy, table: SignalTable) -> NDArray[np.int16]:
     """Return the first round at which the policy fires, (n_questions,), from 1; ``n_rounds`` if never."""
-    fires = policy.fires(table).T
+    plugins.refuse_otherwise_live(policy, table)
+    fires = plugins.mask_of(policy, table).T
     running = np.ones(table.n_questions, np.bool_)
     stops = np.ones(table.n_questions, np.int16)
     for held in fires[:-1]:
@@ -261,17 +264,20 @@ _GOES_ON = Decision(action=Action.CONTINUE, reason="", values={})
 _STOPS = Decision(action=Action.STOP, reason="", values={}, stopped_by="policy")
 
 
-def decisions(policy: StopPolicy, table: SignalTable) -> list[Decision]:
-    """Return the policy's decision after each round of one question; only the last has a reason."""
-    fires = zip(policy.fires(table)[0], confidences(policy, table), strict=True)
-    said = policy.explain(table, 0, table.n_rounds)
+def decisions(policy: StopPolicy, table: SignalTable, first: int = 0) -> list[Decision]:
+    """Return the policy's decisions on one question from a round on, from 0; only the last has a reason."""
+    fires = zip(
+        plugins.mask_of(policy, table)[0][first:], confidences(policy, table)[first:], strict=True
+    )
+    with plugins.answered_by(policy, f"the {policy.kind} policy"):
+        said = policy.explain(table, 0, table.n_rounds)
     told = [replace(_STOPS if stops else _GOES_ON, confidence=sure) for stops, sure in fires]
     return [*told[:-1], replace(told[-1], reason=said.reason, values=said.values)]
 
 
 def decide(policy: StopPolicy, table: SignalTable) -> Decision:
     """Return the policy's decision after the last round of one question."""
-    return decisions(policy, table)[-1]
+    return decisions(policy, table, table.n_rounds - 1)[0]
 
 
 def confidences(policy: StopPolicy, table: SignalTable) -> list[float | None]:
@@ -293,9 +299,10 @@ class GrowingRecord:
         self.specs: tuple[SignalSpec, ...] = tuple(specs)
         wanted = {"answer", "signals", *read_columns(self.specs)}
         self._columns = [column for column in ROUND_COLUMNS if column.name in wanted]
-        names = ("question_id", "round", *(column.name for column in self._columns))
+        names = ("question_id", "question", "round", *(column.name for column in self._columns))
         self._schema = pa.schema([SCHEMA.field(name) for name in names])
-        self._rows: list[pa.Table] = []
+        self._tables: list[pa.Table] = []  # one, once it was read
+        self._states: dict[str, tuple[int, float, Callable[[Round], float]]] = {}
         self._read: RoundColumns | None = None
 
     def observe(self, finished: Round) -> dict[str, float]:
@@ -309,7 +316,8 @@ class GrowingRecord:
         while same and self.view.rounds[same - 1] is not view.rounds[same - 1]:
             same -= 1
         self.view, self._read = view, None
-        del self._rows[same:]
+        self._tables = [table.slice(0, same) for table in self._tables]
+        self._states = {name: one for name, one in self._states.items() if one[0] <= same}
 
     def value(self, spec: SignalSpec) -> float:
         """Return a signal at the last round: recorded if there is a value, else computed."""
@@ -322,19 +330,31 @@ class GrowingRecord:
             return UNDEFINED
         if spec.columns is None:
             return spec(self.view)
+        if spec.running is not None:
+            return self._followed(spec.name, spec.running)
         return float(spec.columns(self.rounds)[-1])
+
+    def _followed(self, name: str, running: Callable[[], Callable[[Round], float]]) -> float:
+        read, value, follow = self._states.get(name) or (0, UNDEFINED, running())
+        for held in self.view.rounds[read:]:
+            value = follow(held)
+        self._states[name] = len(self.view.rounds), value, follow
+        return value
 
     @property
     def rounds(self) -> RoundColumns:
         if self._read is None:
-            self._rows += map(self._row, range(len(self._rows), len(self.view.rounds)))
-            rows = pa.concat_tables(self._rows)
-            self._read = RoundColumns(TraceSet(rows, rows.slice(0, 0)))
+            read = sum(table.num_rows for table in self._tables)
+            rows = [self._row(index) for index in range(read, len(self.view.rounds))]
+            added = [*self._tables, pa.Table.from_pylist(rows, self._schema)]
+            table = pa.concat_tables(added).combine_chunks()  # a column of many chunks reads slowly
+            grown = TraceSet(table, table.slice(0, 0))
+            self._read, self._tables = RoundColumns(grown, read_from=table.num_rows - 1), [table]
         return self._read
 
-    def _row(self, index: int) -> pa.Table:
-        held, numbered = self.view.rounds[index], {"question_id": "", "round": index + 1}
-        return pa.Table.from_pylist([numbered | to_cells(held, self._columns)], self._schema)
+    def _row(self, index: int) -> dict[str, Any]:
+        named = {"question_id": "", "question": self.view.question, "round": index + 1}
+        return named | to_cells(self.view.rounds[index], self._columns)
 
 
 def signal_table(
@@ -372,6 +392,13 @@ def declared(name: str, traces: TraceSet, *, also: Iterable[str] = ()) -> Signal
 
 def signal_columns(traces: TraceSet, specs: Sequence[SignalSpec]) -> list[Array]:
     """Return each signal in every recorded round, stored or computed, (n_questions, n_rounds)."""
+    values = unchecked_columns(traces, specs)
+    plugins.refuse_unlike_live(traces, specs, values)
+    return values
+
+
+def unchecked_columns(traces: TraceSet, specs: Sequence[SignalSpec]) -> list[Array]:
+    """Return the same without asking somebody else's signals twice, for loops that grow."""
     rounds = RoundColumns(traces)
     unknown = np.full((traces.n_rounds, traces.n_questions), math.nan).T
     nowhere = np.zeros((traces.n_questions, traces.n_rounds), bool)
@@ -389,7 +416,8 @@ def signal_columns(traces: TraceSet, specs: Sequence[SignalSpec]) -> list[Array]
         if spec.columns is None:
             by_round.append(number)
             continue
-        column = spec.columns(rounds)
+        with plugins.answered_by(plugins.code_of(spec), f"signal {spec.name!r}"):
+            column = np.asarray(spec.columns(rounds), np.float64).reshape(rounds.n_rows)
         if spec.answers and given_by(spec) is spec:
             column = np.where(rounds.answered, column, math.nan)
         computed[number] = traces.dense(column)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.stats.p_values import rate_interval
-from suffice.stats.units import Array, Mask, numbered_units
+from suffice.stats.units import Array, Mask, numbered_units, unit_sums
 
 # --- a number and its interval --------------------------------------------------------------------
 _MOST_UNDEFINED = 0.05  # of the draws; beyond it the percentiles would describe a selected part
@@ -137,6 +137,18 @@ class Sums:
         return Sums(
             n=n, total=self.total + other.total, products=self.products + other.products + between
         )
+
+    def with_units(self, values: Array, units: NDArray[np.intp]) -> Sums:
+        """Add questions (n, n_columns) that are drawn with all of their unit, (n,)."""
+        if not len(values):
+            return self
+        n, total = self.n + len(values), self.total + values.sum(axis=0)
+        off = unit_sums(values - total / n, numbered_units(units))
+        products = off.T @ off
+        if self.n:
+            apart = self.mean - total / n
+            products += self.products + self.n * np.outer(apart, apart)
+        return Sums(n=n, total=total, products=products)
 
     @property
     def mean(self) -> Array:
@@ -287,7 +299,7 @@ def percentile_interval(estimate: float, draws: Array) -> Interval:
     return Interval(estimate=estimate, low=float(low), high=float(high))
 
 
-# units, and units that differ from most, below which resamples are too much alike
+# units, and units that differ from the median, below which resamples are too much alike
 FEW, RARE = 60, 10
 EXACT = f"exact or wider for fewer than {FEW} questions, or {RARE} that differ"
 
@@ -304,7 +316,8 @@ def mean_interval(
     units of equal weight say as much as weighted ones (Korn and Graubard 1998).
     """
     mean, size = float(values.mean()), min(size, len(values))
-    many = size >= FEW and (values != np.median(values)).sum() >= RARE
+    unlike = np.abs(values - np.median(values))  # those that differ, in units of equal weight
+    many = size >= FEW and unlike.sum() ** 2 >= RARE * (unlike**2).sum() > 0.0
     if many or least is None or math.isnan(mean):
         return percentile_interval(mean, draws)
     parts = (np.maximum(values, 0.0), np.maximum(-values, 0.0)) if least else (values, 0.0 * values)

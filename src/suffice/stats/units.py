@@ -27,31 +27,39 @@ def numbered_units(keys: Array | Units) -> Units:
     return number[unit.reshape(-1)]
 
 
-def unit_weights(units: Units) -> Array:
-    """Weight observations so that every unit counts 1, (n,): 1 over its unit's size.
+def per_unit(values: Array, units: Units) -> Array:
+    """Sum up observations (n, ...) unit by unit, (n_units, ...), by first occurrence.
 
-    >>> unit_weights(np.array([0, 1, 0, 2])).tolist()
-    [0.5, 1.0, 0.5, 1.0]
-    """
-    _, unit, sizes = np.unique(units, return_inverse=True, return_counts=True)
-    return np.asarray(1.0 / sizes[unit.reshape(-1)])
+    The plain mean of the result is the mean over observations, and its spread that of independent units of
+    unequal size (the linearized ratio of sums to sizes). Where every unit is one observation it is the values
+    themselves, to the last bit.
 
-
-def unit_means(values: Array, units: Units) -> Array:
-    """Average the observations (n, ...) of each unit, (n_units, ...), by first occurrence.
-
-    Where every unit is one observation they are the values themselves, to the last bit.
-
-    >>> unit_means(np.array([1.0, 4.0, 2.0]), np.array([7, 3, 7])).tolist()
-    [1.5, 4.0]
+    >>> per_unit(np.array([1.0, 4.0, 2.0]), np.array([7, 3, 7])).round(3).tolist()
+    [1.222, 3.444]
     """
     unit = numbered_units(units)
-    sizes = np.bincount(unit)
-    if len(sizes) == len(values):
+    count = int(unit.max(initial=-1)) + 1
+    if count == len(values):
         return values
-    order = np.argsort(unit, kind="stable")
-    sums = np.add.reduceat(values[order], np.append(0, np.cumsum(sizes)[:-1]), axis=0)
-    return np.asarray(sums / sizes.reshape(-1, *[1] * (values.ndim - 1)))
+    mean = values.mean(axis=0)
+    return np.asarray(mean + unit_sums(values - mean, unit) * (count / len(values)))
+
+
+def equally_many(units: Units, weights: Array | None = None) -> float:
+    """Return how many units of equal weight say as much as these (Kish 1965), by weights of questions (n,).
+
+    >>> equally_many(np.array([1, 2, 3])), round(equally_many(np.array([1, 1, 1, 2])), 3)
+    (3.0, 1.6)
+    """
+    sums = np.bincount(numbered_units(units), weights)
+    return float(sums.sum() ** 2 / max((sums**2).sum(), 1e-300))
+
+
+def unit_sums(values: Array, units: Units) -> Array:
+    """Sum the observations (n, ...) of units numbered from 0, (n_units, ...)."""
+    order = np.argsort(units, kind="stable")
+    sizes = np.bincount(units)
+    return np.asarray(np.add.reduceat(values[order], np.append(0, np.cumsum(sizes)[:-1]), axis=0))
 
 
 def drawn_units(units: Units, count: int, seed: int) -> Mask:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
+import shutil
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -26,7 +28,7 @@ else:
 
 VERSION = 1
 _APPLICATION = 0x53756666
-# `turn` counts questions in the order in which they ended; a reserved name has no `begun`
+# `turn` counts questions as they end; a reserved name has no `begun`; `ended` without `turn`: may be resumed
 SCHEMA = """
 CREATE TABLE runs (
     number INTEGER PRIMARY KEY, token TEXT NOT NULL UNIQUE, document TEXT NOT NULL, host TEXT NOT NULL,
@@ -89,11 +91,14 @@ class SQLite:
         self._durable, self._kind = durable, kind
         self.connection: sqlite3.Connection | None = None
         self._wait_s = self._waits = 0.0
-        self._identity = (0, 0)
+        self._identity = self._log = (0, 0)
+        self._doubt = self._given_up = False
 
     def begin(self, *, write: bool, alone: bool, wait_s: float) -> sqlite3.Connection:  # noqa: ARG002
         """Begin a transaction; one process writes at a time, ``alone`` or not."""
         self._wait_s = wait_s
+        if self._given_up:
+            raise StorageError(f"{self.file}-wal was cut by another program; name another record")
         if self.connection is None:
             if write:
                 self.file.parent.mkdir(parents=True, exist_ok=True)
@@ -107,6 +112,7 @@ class SQLite:
         if self._waits != wait_s:
             self.connection.execute(f"PRAGMA busy_timeout = {round(1000 * wait_s)}")
             self._waits = wait_s
+        self._note()  # before more is written
         self.connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
         return self.connection
 
@@ -114,7 +120,46 @@ class SQLite:
         if self.connection is not None:
             with suppress(sqlite3.Error):
                 self.connection.close()
-            self.connection = None
+            self.connection, self._log = None, (0, 0)  # whoever closes it last removes the log
+
+    def commit(self) -> None:
+        if self.connection is not None:
+            self.connection.execute("COMMIT")
+            self._log = self._log_now()
+
+    def settle(self) -> bool:
+        """Write what the log beside the file holds into it, so that a copy of the file has all."""
+        self._note()
+        if self.connection is None or self._doubt:
+            return False
+        self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        return True
+
+    def in_doubt(self) -> bool:
+        """Return, once, whether the log was cut, so that what was committed may be gone."""
+        self._note()
+        doubt, self._doubt = self._doubt, False
+        return doubt
+
+    def _note(self) -> None:
+        (number, before), self._log = self._log, self._log_now()
+        self._doubt = self._doubt or (self._log[0] == number and self._log[1] < before)
+
+    def copied(self, folder: Path) -> Path:
+        """Copy the file and its log into a folder."""
+        for end in ("-wal", ""):  # what is written into the file meanwhile stands in the log
+            with suppress(FileNotFoundError):
+                shutil.copyfile(f"{self.file}{end}", folder / f"copy.db{end}")
+        return folder / "copy.db"
+
+    def give_up(self) -> None:
+        """Refuse all further work; never close the connection, which would write a cut log into the file."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.connection))
+        self.connection, self._given_up = None, True
+
+    def _log_now(self) -> tuple[int, int]:
+        log = Path(f"{self.file}-wal")
+        return (log.stat().st_ino, log.stat().st_size) if log.exists() else (0, 0)
 
     def removed(self) -> sqlite3.Connection | None:
         """Return, and forget, the connection to a file that was removed or replaced since."""
@@ -235,7 +280,8 @@ _FORM = "postgresql://USER@HOST:PORT/DATABASE"
 # --- addresses -------------------------------------------------------------------------------------
 _passwords: dict[str, str] = {}  # of this process, by address without it
 _ADDRESS = re.compile(r"postgres(?:ql)?:(/+)(.*)", re.DOTALL)
-_HOSTS = re.compile(r"(?:(?:\[[\da-fA-F:.]+\]|[\w.-]*)(?::\d+)?,?)*")
+_HOST = r"(?:\[[\da-fA-F:.]+\]|[\w.-]*)(?::\d+)?"
+_HOSTS = re.compile(f"{_HOST}(?:,{_HOST})*")
 _PASSWORD = re.compile(r"(?<![^?&])password=([^&]*)&?")
 
 
@@ -250,6 +296,8 @@ class Address(_Place):
 
 def as_place(record: str | Path) -> Path:
     """Return a path, or the address of a database; its password is kept apart."""
+    if not isinstance(record, str | Path):
+        raise UsageError(f"a record is named by its path, found {type(record).__name__}")
     found = _ADDRESS.fullmatch(str(record))
     if found is None:
         return Path(record)
@@ -259,7 +307,8 @@ def as_place(record: str | Path) -> Path:
         authority, database = "", authority
     user, at, hosts = authority.rpartition("@")
     user, _, password = user.partition(":")
-    if not database or "/" in database or not _HOSTS.fullmatch(hosts):
+    odd = "/" in database or "@" in user or "\\" in found[2]
+    if not database or odd or not _HOSTS.fullmatch(hosts):
         raise UsageError(
             f"the address of a database is {_FORM}, and what follows its scheme is none; in a user or a "
             "password write / as %2F, @ as %40, and : as %3A"
@@ -273,6 +322,26 @@ def as_place(record: str | Path) -> Path:
         keep_secret(unquote(password))
         _passwords[str(address)] = unquote(password)
     return address
+
+
+def named_address(address: Address, file: Path) -> str:
+    """Return an address that a file names, of allowed hosts, without settings beside ``options``."""
+    from suffice.foreign import check_host
+
+    own = str(address)
+    driver = require("psycopg", extra="postgres", purpose="a database's address")
+    try:  # as the driver reads it, since that decides where it connects
+        parts = driver.conninfo.conninfo_to_dict(own)
+        if str(as_place(own)) != own:
+            raise ValueError(f"{own!r:.200} has another spelling")  # noqa: TRY301
+    except (driver.Error, ValueError) as error:
+        raise DataError(f"names no database: {first_line(error)}", file=str(file)) from error
+    if further := parts.keys() - {"user", "host", "port", "dbname", "options"}:
+        said = f"an address in a file may set options= only, found {', '.join(sorted(further))}"
+        raise DataError(said, file=str(file))
+    for host in filter(None, str(parts.get("host") or "").split(",")):
+        check_host(host, file)
+    return own
 
 
 # --- connections -----------------------------------------------------------------------------------
@@ -306,7 +375,7 @@ class PostgreSQL:
             "psycopg", extra="postgres", purpose="recording into PostgreSQL"
         )
         self.connection: Connection | None = None
-        self._wait_s = 0.0
+        self._wait_s, self._anew = 0.0, False
         self._held: set[int] = set()
 
     def begin(self, *, write: bool, alone: bool, wait_s: float) -> Connection:
@@ -341,8 +410,18 @@ class PostgreSQL:
         if self.connection is not None:
             with suppress(self._driver.Error):
                 self.connection.raw.close()
-            self.connection = None
+            self.connection, self._anew = None, True
         self._held.clear()
+
+    def commit(self) -> None:
+        if self.connection is not None:
+            self.connection.execute("COMMIT")
+
+    def in_doubt(self) -> bool:
+        """Return, once, whether the server was away: a crash may have lost what it committed last."""
+        doubt = self._anew and self.connection is not None
+        self._anew = self._anew and not doubt
+        return doubt
 
     def removed(self) -> sqlite3.Connection | None:
         """Return ``None``: nobody removes a server's tables under a connection."""

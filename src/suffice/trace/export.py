@@ -4,36 +4,24 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import pyarrow.compute as pc
 
-from suffice.contracts import Decision, strict_json
-from suffice.errors import DataError, StorageError, UsageError, counted, plain_file
+from suffice.contracts import Decision
+from suffice.errors import StorageError, UsageError, counted
 from suffice.trace.durable import replace_file, written_aside
 from suffice.trace.recording import export_records, stores_at
 from suffice.trace.rounds.derive import Written
-from suffice.trace.rounds.labels import LABELS_FILE, labels_beside, line_of
-from suffice.trace.rounds.reader import as_trace_set, inspect_traces, read_traces
-from suffice.trace.rounds.records import (
-    Gold,
-    Passage,
-    Question,
-    QuestionRecord,
-    Round,
-    as_document,
-    round_of_document,
-)
-from suffice.trace.rounds.schema import record_to_rows, records_to_table
-from suffice.trace.rounds.trace_set import TraceSetOrigin
-from suffice.trace.store import Store, free_id
-from suffice.trace.stored_file import first_error
+from suffice.trace.rounds.labels import LABELS_FILE, line_of
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.records import Passage, Round, as_document
+from suffice.trace.rounds.schema import record_to_rows
+from suffice.trace.store import Store
 
 ExportFormat = Literal["parquet", "jsonl"]
 EXPORT_FORMATS: tuple[ExportFormat, ...] = get_args(ExportFormat)
@@ -226,65 +214,3 @@ def agent_attributes(question: str, answer: str | None) -> dict[str, Any]:
         **_message("input", "user", question),
         **_message("output", "assistant", answer),
     }
-
-
-# --- journals of earlier versions -----------------------------------------------------------------
-_NAME = re.compile(r"watch-(\w+)-(\d{5})\.jsonl")
-
-
-def read_watch_1(folder: Path) -> tuple[QuestionRecord, ...]:
-    """Read a folder of the old format that nobody records into, with its labels."""
-    files = sorted(file for file in folder.glob("watch-*.jsonl") if _NAME.fullmatch(file.name))
-    parquet = any(folder.glob("[!.]*.parquet"))
-    if not files and not parquet:
-        raise DataError("holds no watch-*.jsonl and no Parquet file", file=str(folder))
-    records: dict[str, QuestionRecord] = {}
-    if parquet:
-        traces = inspect_traces(folder).valid(skip_invalid=False)
-        records = {record.question.id: record for record in traces.records()}
-    for file in files:
-        if file.with_suffix(".parquet").exists():
-            continue
-        for record in _of_journal(file):
-            name = free_id(record.question.id, records.__contains__)
-            records[name] = replace(record, question=replace(record.question, id=name))
-    rows = records_to_table(records.values())
-    errors: list[DataError] = []
-    labels = labels_beside(folder, rows, errors, [])
-    if errors:
-        raise first_error(errors)
-    origin = TraceSetOrigin(source=str(folder), run={})
-    return tuple(as_trace_set(labels.onto(rows), origin).records())
-
-
-def _of_journal(file: Path) -> Iterator[QuestionRecord]:
-    under_way: dict[str, dict[str, Any]] = {}
-    *lines, _ = plain_file(file).read_bytes().split(b"\n")  # the last is empty, or was cut off
-    for line in lines:
-        with suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            document = strict_json(line)
-            if "begin" in document:
-                asked = Question(**document["begin"])
-                under_way[asked.id] = {
-                    "question": asked,
-                    "gold": Gold(**document["gold"]),
-                    **{name: document[name] for name in ("propensity", "policy_hash")},
-                    "rounds": (),
-                    "scores": {},
-                }
-            elif "round" in document:
-                held = under_way[document["id"]]
-                held["rounds"] += (round_of_document(document["round"]),)
-                if document.get("score") is not None:
-                    held["scores"][len(held["rounds"])] = document["score"]
-            elif "end" in document:
-                held = under_way.pop(document["id"])
-                if "last" in document:
-                    held["rounds"] = (*held["rounds"][:-1], round_of_document(document["last"]))
-                if held["rounds"]:
-                    yield QuestionRecord(**held, stopped_by=document["end"])
-    match = _NAME.fullmatch(file.name)
-    after = "" if match is None else f"watch-{match[1]}-{int(match[2]) + 1:05d}"
-    if not any(file.with_name(f"{after}{end}").exists() for end in (".jsonl", ".parquet")):
-        for held in filter(lambda held: held["rounds"], under_way.values()):
-            yield QuestionRecord(**held, stopped_by="error")

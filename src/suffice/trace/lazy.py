@@ -84,6 +84,13 @@ class LazyTable:
             return self._columns[name, ""].take(pa.array(rows))
         return self._read(name, "", self.rows[rows])
 
+    def place(self, row: int) -> tuple[str, int]:
+        """Return the file of a row, and its number there."""
+        at, spans = int(self.rows[row]), iter(self.spans)
+        while at >= (span := next(spans)).rows:
+            at -= span.rows
+        return str(span.file.file), at + span.start
+
     def _read(
         self,
         name: str,

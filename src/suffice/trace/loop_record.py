@@ -9,27 +9,31 @@ import sqlite3
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from operator import itemgetter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from suffice.concurrency import started
 from suffice.errors import StorageError, SufficeError
 from suffice.trace.durable import process_of
-from suffice.trace.engines import NothingThere, Refused
+from suffice.trace.engines import NothingThere, Refused, SQLite
 from suffice.trace.rounds.records import (
     POLICY_STOP,
     Gold,
     Question,
+    QuestionRecord,
     Round,
     StoppedBy,
     Usage,
     as_document,
 )
-from suffice.trace.store import BUSY_S, END, Connection, Store, end_all, free_id
+from suffice.trace.store import BUSY_S, END, Connection, Store, end_all, free_id, resumed
 
 if TYPE_CHECKING:
     from suffice.trace.rounds.labels import Label
@@ -42,13 +46,14 @@ _FAILURES = (SufficeError, sqlite3.Error, MemoryError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """A question whose loop began; ``explored``: it runs on past its policy's stop."""
+    """A question whose loop began; ``explored``: it runs on past its policy's stop; ``stays``: see Loop."""
 
     question: Question
     gold: Gold = field(default_factory=Gold)
     propensity: float | None = None
     policy_hash: str | None = None
     explored: bool = False
+    stays: bool = False
 
 
 @dataclass(slots=True)
@@ -67,6 +72,11 @@ class Lost:
         (self.open.discard if over else self.open.add)(question_id)
 
 
+class _DoubtError(Exception):
+    """What was written may be gone."""
+
+
+_IDLE_S, _SOON_S, _MOST_RECENT = 1.0, 5.0, 10_000
 _RUN = object()  # stands for the run's number, which is known when it is written
 _Statement = tuple[str, tuple[Any, ...]]
 
@@ -79,6 +89,7 @@ class _Entry:
     over: bool = False
     found: _Statement | None = None
     """Finds it where it was written."""
+    made: float = field(default_factory=time.monotonic)
 
     @property
     def bytes(self) -> int:
@@ -90,6 +101,8 @@ class _Entry:
             return
         done = [_done(connection, statement, run).rowcount for statement in self.statements]
         if done[-1] < 1 and (self.rounds or self.over):
+            if self.over and _done(connection, (_MOVED, (self.question, run)), run).fetchone():
+                return  # another process resumed it, and ends it
             raise Refused(f"question {self.question!r:.60} is gone")
 
 
@@ -102,7 +115,7 @@ _OWN = "(SELECT number FROM questions WHERE id = ? AND run = ? AND turn IS NULL)
 _FORGET = "DELETE FROM questions WHERE id = ? AND run = ? AND begun IS NULL"
 _BEGIN = (
     'INSERT INTO questions (id, run, text, type, split, "group", gold_answers, gold_passage_ids, policy_hash,'
-    " propensity, explored, begun) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " propensity, explored, begun, ended) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _ROUND = (
     "INSERT INTO rounds (question, round, content, score, time) SELECT number, ?, ?, ?, ? FROM questions "
@@ -110,7 +123,12 @@ _ROUND = (
 )
 _HAS_ROUND = "SELECT 1 FROM rounds JOIN questions ON number = question WHERE id = ? AND run = ? AND round = ?"
 _HAS_ENDED = "SELECT 1 FROM questions WHERE id = ? AND run = ? AND turn IS NOT NULL"
+_MOVED = "SELECT 1 FROM questions WHERE id = ? AND run <> ?"
 _LAST = f"UPDATE rounds SET content = ? WHERE question = {_OWN} AND round = ?"  # noqa: S608
+_OF_RUN = (
+    "SELECT q.id, turn IS NOT NULL, count(*) FROM rounds JOIN questions q ON q.number = question "
+    "JOIN runs r ON r.number = q.run WHERE r.token = ? GROUP BY q.id"
+)
 _PAST = "SELECT round, time, content FROM rounds WHERE question = ? AND round > ? ORDER BY round"
 _OTHERS = (
     "SELECT number, coalesce(turn, 0), coalesce((SELECT max(round) FROM rounds WHERE question = number), 0) "
@@ -132,6 +150,7 @@ class LoopRecord:
         self._store = Store(place, durable=durable, stays=True)
         self.lock: threading.RLock = self._store.lock  # free after a fork
         self._document = json.dumps(run)
+        self._stated, self._told, self._renamed = run, dict[str, str](), False
         self.problem: str | None = None
         self.closed: bool = False
         self._begin()
@@ -150,6 +169,9 @@ class LoopRecord:
         self._bytes = 0  # of what waits
         self._again_at: float | None = None  # when what failed is tried again
         self._run: int | None = None  # its number, once that is written
+        # written, and not yet safe from a crash or a cut log
+        self._recent: deque[_Entry] = deque(maxlen=_MOST_RECENT)
+        self._wrote, self._settling = 0.0, False
 
     def check_process(self) -> None:
         if os.getpid() != self._pid:
@@ -188,6 +210,25 @@ class LoopRecord:
                     if write:
                         self._failed(error)
             return free_id(wanted, held.__contains__)
+
+    def resume(self, name: str, *terms: Any) -> QuestionRecord | None:
+        """Go on with a question that another process began by the same policy hash and propensity."""
+        with self.lock, suppress(*_FAILURES):
+            self.check_process()
+            if not self.closed and self.flush():
+                with self._store.transaction() as connection:
+                    record = resumed(connection, name, self._own_run(connection), terms)
+                if record is not None:
+                    self._open[name] = (len(record.rounds), record.rounds[-1])
+                return record
+        return None
+
+    def owns(self, name: str) -> bool:
+        """Whether no other process resumed the question."""
+        with self.lock, suppress(*_FAILURES), self._store.transaction(write=False) as connection:
+            found = connection.execute(_MOVED, (name, self._run or 0)).fetchone()
+            return self._run is None or found is None
+        return True
 
     def release(self, name: str) -> None:
         """Free the id of a question that ended before a round."""
@@ -267,10 +308,19 @@ class LoopRecord:
             except _FAILURES as error:
                 self._failed(error, time.monotonic() - begun)
 
+    def describe(self, told: Mapping[str, str]) -> None:
+        """Add to the run document what it does not state; ``several`` where questions differ in it."""
+        with self.lock:
+            for name, text in told.items():
+                self._told[name] = text if self._told.get(name, text) == text else "several"
+            document = json.dumps({**self._told, **self._stated})
+            self._renamed, self._document = self._renamed or document != self._document, document
+
     def label(self, label: Label) -> None:
         """Label a question, see :meth:`Store.label`; waiting rounds are written first."""
         self.flush()
         self._store.label(label)
+        self._settle_soon()
 
     def close(self) -> None:
         """End running questions as unfinished; rounds that cannot be written now are lost."""
@@ -278,13 +328,29 @@ class LoopRecord:
             if self.closed:
                 return
             self._again_at = None
-            if self.flush() and self._store.connected:
-                with suppress(*_FAILURES), self._store.transaction() as connection:
-                    end_all(connection, self._own_run(connection))
+            for _ in range(2):  # once more where something recorded was in doubt
+                with suppress(_DoubtError):
+                    if self.flush() and self._store.connected:
+                        self._end_all()
+                    break
             self._lose(self._waiting)
             self._waiting = []
             self.closed = True
             self._store.disconnect()
+
+    def _end_all(self) -> None:
+        try:
+            with self._store.transaction() as connection:
+                self._check_doubt()
+                end_all(connection, self._own_run(connection))
+        except _FAILURES:
+            self._check_doubt()
+
+    def _check_doubt(self) -> None:
+        """Make sure, while nobody else writes, that what was written is there; else write it anew."""
+        if self._store.engine.in_doubt() and self._recent:
+            self._recount()
+            raise _DoubtError
 
     # --- writing -------------------------------------------------------------------------------------
     def _put(self, entry: _Entry) -> bool:
@@ -315,6 +381,8 @@ class LoopRecord:
                 self._renew(store.engine.removed())
                 try:
                     self._write(self._waiting, again=again)
+                except _DoubtError:
+                    self._write(self._waiting, again=True)
                 except Refused:  # one by one, so that the others are kept
                     while self._waiting:
                         try:
@@ -326,6 +394,8 @@ class LoopRecord:
                 self._waiting, self._bytes = [], 0
             except _FAILURES as error:
                 self._failed(error, time.monotonic() - begun, again=again)
+                with suppress(_DoubtError):
+                    self._check_doubt()
                 if self._bytes > _MOST_WAITING:
                     self._lose(self._waiting)
                     for one in self._waiting:
@@ -340,12 +410,54 @@ class LoopRecord:
     def _write(self, entries: Sequence[_Entry], *, again: bool) -> None:
         if not entries:
             return
-        alone = self._run is None or any(entry.over for entry in entries)
+        alone, now = self._run is None or any(entry.over for entry in entries), time.monotonic()
         with self._store.transaction(alone=alone) as connection:
+            self._check_doubt()
             run = self._own_run(connection)
             for entry in entries:
                 entry.write(connection, run, again=again)
-        self._run = run
+            if self._renamed:
+                row = (self._document, run)
+                connection.execute("UPDATE runs SET document = ? WHERE number = ?", row)
+        self._run, self._renamed = run, False
+        if not self._store.engine.shared:
+            entries = [replace(entry, statements=()) for entry in entries]
+            self._settle_soon()
+        while self._store.engine.shared and self._recent and self._recent[0].made < now - _SOON_S:
+            self._recent.popleft()  # a server writes to its disk within a second
+        self._recent.extend(entry for entry in entries if entry.found)
+
+    def _settle_soon(self) -> None:
+        """Settle the store once nothing was written for a while."""
+        self._wrote = time.monotonic()
+        if not self._settling:
+            self._settling = True
+            started(self._settle, "record")
+
+    def _settle(self) -> None:
+        while (left := self._wrote + _IDLE_S - time.monotonic()) > 0:
+            time.sleep(left)
+        with self.lock, suppress(*_FAILURES):
+            self._settling, engine = False, self._store.engine
+            if isinstance(engine, SQLite) and engine.settle():
+                self._recent.clear()
+
+    def _recount(self) -> None:
+        """Write again, or count, what a later process will not find: a crash or a cut log took it."""
+        engine, gone, run = self._store.engine, [*self._recent], self._run or 0
+        self._run = None
+        self._recent.clear()
+        with suppress(*_FAILURES, OSError), TemporaryDirectory() as folder:
+            place = engine.copied(Path(folder)) if isinstance(engine, SQLite) else self.place
+            with Store(place).transaction(write=False) as by:
+                gone = [e for e in gone if e.found and not _done(by, e.found, run).fetchone()]
+        if engine.shared:
+            self._waiting, self._again_at = [*gone, *self._waiting], 0.0
+        elif gone and isinstance(engine, SQLite):
+            engine.give_up()
+            self._lose(gone)
+            for one in gone:
+                self._open.pop(one.question, None)
 
     def _failed(self, error: Exception, took_s: float = 0.0, *, again: bool = False) -> None:
         pause_s = _AGAIN_S if took_s > _LONG_S else 0.0
@@ -376,33 +488,15 @@ class LoopRecord:
         return run
 
     def _renew(self, old: sqlite3.Connection | None) -> None:
-        """Write running questions again after somebody removed the store; ended ones are lost."""
+        """Count what was recorded where somebody removed the store; a new one is begun."""
         if old is None:
             return
         self._run, self._turn, self.running = None, 0, {}
-        (run,) = old.execute(
-            "SELECT max(number) FROM runs WHERE token = ?", (self.token,)
-        ).fetchone()
-        ended = old.execute(
-            "SELECT id, (SELECT count(*) FROM rounds WHERE question = number) FROM questions "
-            "WHERE turn IS NOT NULL AND run = ?",
-            (run,),
-        )
-        for name, rounds in ended.fetchall():
+        self._recent.clear()
+        for name, over, rounds in old.execute(_OF_RUN, (self.token,)).fetchall():
             self.problem = self.problem or f"{self._store.file} was removed"
-            self.lost.add(name, rounds=rounds, over=True)
-        begun = old.execute("SELECT * FROM questions WHERE turn IS NULL AND run = ?", (run,))
-        entries = list[_Entry]()
-        for number, name, _, *cells in begun.fetchall():
-            statements: list[_Statement] = [(_BEGIN, (name, _RUN, *cells[:10]))]
-            rounds = old.execute(
-                "SELECT round, content, score, time FROM rounds WHERE question = ? ORDER BY round",
-                (number,),
-            ).fetchall()
-            statements += [(_ROUND, (*row, name, _RUN)) for row in rounds]
-            if rounds:
-                entries.append(_Entry(question=name, statements=statements, rounds=len(rounds)))
-        self._waiting = [*entries, *self._waiting]
+            self.lost.add(name, rounds=rounds, over=bool(over))
+            self._open.pop(name, None)
         old.close()
 
 
@@ -410,7 +504,8 @@ def _beginning(name: str, began: Begun, now: float) -> list[_Statement]:
     asked, gold = began.question, began.gold
     lists = (json.dumps(texts, ensure_ascii=False) for texts in (gold.answers, gold.passage_ids))
     told = (asked.text, asked.type, asked.split, asked.group, *lists)
-    drawn = (began.policy_hash, began.propensity, int(began.explored), now)
+    stays = now if began.stays else None
+    drawn = (began.policy_hash, began.propensity, int(began.explored), now, stays)
     return [(_FORGET, (name, _RUN)), (_BEGIN, (name, _RUN, *told, *drawn))]
 
 
@@ -427,6 +522,7 @@ def _in_place_of(recorded: Round, last: Round) -> Round:
     usage = last.usage
     if usage.latency_s is None and recorded.usage.latency_s is not None:
         before = recorded.usage.latency_s - (recorded.usage.answer_latency_s or 0.0)
-        usage = replace(usage, latency_s=before + (usage.answer_latency_s or 0.0))
+        answering = (usage.answer_latency_s or 0.0) + (usage.draft_latency_s or 0.0)
+        usage = replace(usage, latency_s=before + answering)
     signals = {**recorded.signals, **last.signals}
     return replace(last, usage=usage, signals=signals, time=recorded.time)

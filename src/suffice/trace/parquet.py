@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import reprlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass
@@ -15,12 +16,53 @@ from typing import Any, BinaryIO, Generic, TypeVar, get_args, get_origin
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from suffice.contracts import strict_json
 from suffice.errors import DataError, UsageError, first_line, plain_file
 from suffice.trace.durable import replace_file
 from suffice.trace.values import types_of
 
+# --- the run document ------------------------------------------------------------------------------
 RUN_KEY = b"suffice.run"
+MOST_RUN_BYTES = 16 << 20
+LOOP = ("pipeline", "model", "prompt", "retriever", "rounds", "step", "temperature", "samples")
+"""Entries of a run document that make a loop what it is; others say what it was asked."""
+_LISTS = ("abstention", "derived", "runs")
+# what entries hold that are read, and each member of a list
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    **dict.fromkeys((*LOOP, "abstention", "certainty", "dataset", "detector"), (str, int, float)),
+    **dict.fromkeys(("derived", "passage_filter", "runs", "watch"), (dict,)),
+    "samples": (int, float),
+}
 
+
+def run_document(stated: Mapping[bytes, bytes] | str, file: Path) -> dict[str, Any]:
+    """Return the run document of a file's metadata, or of a text; another shape of it is a DataError."""
+    text = stated if isinstance(stated, str) else stated.get(RUN_KEY, b"{}")
+    try:
+        if len(text) > MOST_RUN_BYTES:
+            raise DataError(f"has {len(text):,} bytes; {MOST_RUN_BYTES:,} are allowed")
+        return _checked_run(strict_json(text))
+    except (ValueError, RecursionError) as error:
+        said = error.message if isinstance(error, DataError) else f"is not JSON: {error}"
+        raise DataError(said, file=str(file), column=RUN_KEY.decode()) from error
+
+
+def _checked_run(document: Any) -> dict[str, Any]:
+    if not isinstance(document, Mapping):
+        raise DataError(f"must be a JSON object, found {reprlib.repr(document)}")
+    for name, value in document.items():
+        kinds, listed = _KINDS.get(name, (object,)), name in _LISTS
+        members: Any = [] if value is None else value if listed else [value]
+        if not isinstance(members, list) or not all(isinstance(one, kinds) for one in members):
+            wanted = " or ".join("object" if kind is dict else kind.__name__ for kind in kinds)
+            of = "a list of " if listed else ""
+            raise DataError(f"{name} must be {of}{wanted}, found {reprlib.repr(value)}")
+        for one in members if name == "runs" else ():
+            _checked_run(one)
+    return dict(document)
+
+
+# --- columns ---------------------------------------------------------------------------------------
 
 TEXT = pa.string()
 BOOL = pa.bool_()
@@ -29,8 +71,9 @@ INT16 = pa.int16()
 INT32 = pa.int32()
 INT64 = pa.int64()
 FLOAT32 = pa.float32()
+FLOAT64 = pa.float64()
 # values by name, null where undefined
-SIGNALS = pa.map_(TEXT, pa.float64())
+SIGNALS = pa.map_(TEXT, FLOAT64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +240,7 @@ class RowSet(Generic[_Record]):
 
     def stamped(self, run: Mapping[str, Any]) -> pa.Schema:
         """Return the Arrow schema with the metadata of a file."""
+        _checked_run(run)
         return self.schema.arrow.with_metadata(
             {
                 self.schema.key: str(self.schema.version).encode(),

@@ -17,9 +17,9 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 
 from suffice.contracts import whole_text
-from suffice.errors import DataError, StorageError, UsageError, plain_file
+from suffice.errors import DataError, StorageError, UsageError, read_plain
 from suffice.trace.durable import Shard, is_written, process_of
-from suffice.trace.parquet import RecordKey, RowSet, opened, readable, write_table
+from suffice.trace.parquet import RecordKey, RowSet, opened, readable, run_document, write_table
 from suffice.trace.rounds.trace_set import steps
 from suffice.trace.store import NAME, OF_RECORDERS, RECORDER, Store, exported, store_at
 from suffice.trace.stored_file import StoredFile
@@ -148,7 +148,7 @@ def _stores_of(root: Path) -> list[Path]:
 def count_failures(root: Path) -> int:
     """Count the questions, or runs, that a recorder could not finish; a folder may list some in a file."""
     listed = root / "failures.jsonl"
-    lines = plain_file(listed).read_bytes().splitlines() if listed.exists() else []
+    lines = read_plain(listed).splitlines() if listed.exists() else []
     return sum(bool(line.strip()) for line in lines) + len(_failures_in(_stores_of(root)))
 
 
@@ -195,7 +195,7 @@ def recorded_before(root: Path, kind: RowSet[Any], shard: Shard | None = None) -
             for run, _, document in connection.execute(_RUNS).fetchall():
                 kept = connection.execute("SELECT key FROM records WHERE run = ?", (run,))
                 held = frozenset(tuple(json.loads(key)) for (key,) in kept.fetchall())
-                parts += [(json.loads(document), held)] if held else []
+                parts += [(run_document(document, file), held)] if held else []
     return parts
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from suffice.errors import DataError, StorageError, UsageError
+from suffice.errors import DataError, StorageError, UsageError, at_most, most_unpacked
 from suffice.trace.durable import process_of
 from suffice.trace.engines import (
     STORE,
@@ -29,7 +29,7 @@ from suffice.trace.engines import (
     SQLite,
     as_place,
 )
-from suffice.trace.parquet import RUN_KEY
+from suffice.trace.parquet import RUN_KEY, run_document
 from suffice.trace.rounds.records import (
     Gold,
     Question,
@@ -46,6 +46,7 @@ SUFFIXES = (".db", ".sqlite", ".sqlite3")
 NAME = "record.db"
 """What a folder calls its store."""
 BUSY_S = 10.0
+RESUMED_S = 7 * 86_400.0  # as long as another process may resume a question
 ALL = 1 << 62
 """As many as there are."""
 
@@ -81,15 +82,11 @@ def store_place(record: str | Path) -> Path:
             f"loops are recorded into a database; write record={place.with_suffix('.db')}, or a folder, "
             f"which then holds {NAME}"
         )
-    other = next(iter((*place.glob("[!.]*.parquet"), *place.glob("watch-*.jsonl"))), None)
+    other = next(place.glob("[!.]*.parquet"), None)
     if other is not None and not (place / NAME).exists():
-        old = other.name.startswith("watch-")
-        how = (
-            f"suffice traces import --format watch-1 {place} --out NEW" if old else "another folder"
-        )
         raise UsageError(
-            f"{place} holds another record ({other.name}); record={place}.db goes beside it"
-            + (f", and the old one is read once more by: {how}" if old else f", or name {how}")
+            f"{place} holds another record ({other.name}); record={place}.db goes beside it, or name another "
+            "folder"
         )
     return place / NAME
 
@@ -179,7 +176,7 @@ class Store:
                 connection = self.engine.begin(write=write, alone=alone, wait_s=self.wait_s)
                 try:
                     yield connection
-                    connection.execute("COMMIT")
+                    self.engine.commit()
                 except BaseException:
                     with suppress(Exception):
                         connection.execute("ROLLBACK")
@@ -235,7 +232,7 @@ class Store:
         rows: list[tuple[str]] = []
         with suppress(NothingThere), self.transaction(write=False) as connection:
             rows = connection.execute("SELECT document FROM runs ORDER BY number").fetchall()
-        return [json.loads(document) for (document,) in rows]
+        return [run_document(document, self.file) for (document,) in rows]
 
     def is_recorders(self) -> bool:
         """Whether a recorder wrote it, and not live loops."""
@@ -256,8 +253,8 @@ class Store:
             record = None if row is None else _record_of(connection, row, None)
             if record is None:
                 raise DataError(
-                    f"no round of question {label.question_id!r:.60} is recorded in {self.file}; a loop "
-                    "tells under which id its question is recorded (question_id)",
+                    f"no round of question {label.question_id!r:.60} is recorded; a loop tells under which "
+                    "id its question is recorded (question_id)",
                     column="question_id",
                 )
             label = replace(label, question_id=record.question.id)
@@ -266,9 +263,9 @@ class Store:
                 "SELECT content FROM labels WHERE question = ? ORDER BY number",
                 (label.question_id,),
             ).fetchall()
-            held = [read_label(json.loads(content), str(self.file)) for (content,) in before]
+            held = [read_label(json.loads(content), "the record") for (content,) in before]
             known, both = Labels.of(held), Labels.of([*held, label])
-            for _, conflict in both.fitted_to(rows).conflicts(rows, str(self.file), instead):
+            for _, conflict in both.fitted_to(rows).conflicts(rows, "the record", instead):
                 raise conflict
             if both.entries.keys() > known.entries.keys():
                 connection.execute(
@@ -303,18 +300,21 @@ class Store:
         ).fetchone()
         return last is None or time.time() - last < self.engine.silent_s
 
+    def _rows_of(self, cell: bytes) -> pa.Table:
+        stream = pa.CompressedInputStream(pa.BufferReader(cell), "zstd")
+        return pa.ipc.open_stream(at_most(stream, self.file, most_unpacked(len(cell)))).read_all()
+
     def _run_of(
         self, connection: Connection, run: Sequence[Any], after: int, most: int, *, dead: bool
     ) -> StoredRun:
         number, token, text, host, process = run
-        document = json.loads(text)
+        document = run_document(text, self.file)
         if token.startswith(RECORDER):
             cells = connection.execute(
                 "SELECT number, rows FROM records WHERE run = ? AND number > ? ORDER BY number LIMIT ?",
                 (number, after, most),
             ).fetchall()
-            packed = (pa.CompressedInputStream(pa.BufferReader(cell), "zstd") for _, cell in cells)
-            tables = [pa.ipc.open_stream(stream).read_all() for stream in packed]
+            tables = [self._rows_of(cell) for _, cell in cells]
             held = pa.concat_tables(tables).combine_chunks() if cells else pa.table({})
             turn = cells[-1][0] if cells else after
             return StoredRun(token=token, document=document, rows=held, turn=turn)
@@ -381,6 +381,18 @@ def _record_of(
     )
 
 
+def resumed(connection: Connection, name: str, run: int, terms: Any) -> QuestionRecord | None:
+    """Give a run a question that may be resumed; ``None``: none has that id, policy and propensity."""
+    row = connection.execute(
+        f"{_QUESTIONS} WHERE id = ? AND turn IS NULL AND ended IS NOT NULL", (name,)
+    ).fetchone()
+    if row is None or tuple(row[8:10]) != terms:
+        return None
+    now = (run, time.time(), name)
+    connection.execute("UPDATE questions SET run = ?, ended = ? WHERE id = ?", now)
+    return _record_of(connection, row, None)
+
+
 END = (
     "UPDATE questions SET ended = ?, stopped_by = ?, turn = (SELECT coalesce(max(turn), 0) + 1 FROM "
     "questions) WHERE id = ? AND run = ? AND turn IS NULL"
@@ -388,8 +400,11 @@ END = (
 
 
 def end_all(connection: Connection, run: int) -> None:
-    """End the unfinished questions of a run with an error."""
+    """End the unfinished questions of a run with an error, but those that another process may resume."""
     connection.execute("DELETE FROM questions WHERE run = ? AND begun IS NULL", (run,))
-    left = connection.execute("SELECT id FROM questions WHERE run = ? AND turn IS NULL", (run,))
+    left = connection.execute(
+        "SELECT id FROM questions WHERE run = ? AND turn IS NULL AND (ended IS NULL OR ended < ?)",
+        (run, time.time() - RESUMED_S),
+    )
     for (name,) in left.fetchall():
         connection.execute(END, (time.time(), "error", name, run))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import warnings
 from bisect import bisect_left
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -19,10 +20,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from suffice.contracts import strict_json
 from suffice.errors import DataError, SufficeWarning, did_you_mean, near_misses
 from suffice.trace.engines import as_place
-from suffice.trace.parquet import RUN_KEY, TableSchema, complete, footer_of, opened, readable
+from suffice.trace.parquet import TableSchema, complete, footer_of, opened, readable, run_document
 from suffice.trace.rounds.schema import QUESTIONS
 
 Rows = NDArray[np.signedinteger[Any]]
@@ -49,13 +49,13 @@ def parquet_files(root: Path) -> list[Path]:
         if files or stores:
             return files
         said = "the directory holds no *.parquet file and no record.db; name a trace file or a directory"
-        if any(root.glob("watch-*.jsonl")):
-            said = "holds journals of an earlier version; type: suffice traces import --format watch-1 "
-            said += f"{root} --out NEW"
-        elif not os.access(root, os.R_OK | os.X_OK):  # glob finds nothing there
+        if logs := [log for file in sorted(root.glob("*.*")) if (log := _log(file))]:
+            said = f"holds no *.parquet file and no record.db, but {logs[0]}"
+        if not os.access(root, os.R_OK | os.X_OK):  # glob finds nothing there
             said = "Permission denied; change who may read the directory and go through it"
     elif root.exists():
-        return [root]
+        if not (said := _log(root)):
+            return [root]
     elif str(root) == EXAMPLE.stem:
         return [EXAMPLE]
     elif root.suffix == ".parquet" and stores_at(root.with_suffix(".db")):
@@ -64,6 +64,28 @@ def parquet_files(root: Path) -> list[Path]:
         said = "no such file or directory; name a trace file, a directory of them, or example, the record "
         said += "that comes with suffice"
     raise DataError(said, file=str(root))
+
+
+_LOG_NAME = re.compile(r".*\.(csv|tsv|jsonl|ndjson|json|eval)(\.gz)?", re.IGNORECASE)
+_MARKS = {
+    b"resourceSpans": "otlp",
+    b'"ATIF-': "atif",
+    b"pred_iter_0": "flashrag",
+    b"PK\3\4": "inspect",
+}
+
+
+def _log(file: Path) -> str:
+    """Say how a log becomes a record; empty: by its name, or its first bytes, it is none."""
+    if not (_LOG_NAME.fullmatch(file.name) and file.is_file() and os.access(file, os.R_OK)):
+        return ""
+    with file.open("rb") as stream:
+        begins = stream.read(65_536)
+    of = next((name for mark, name in _MARKS.items() if mark in begins), "columns")
+    typed = f"suffice traces import --format {of} {shlex.quote(str(file))} --out NEW"
+    said = f"a log, which is no record yet; type: {typed}, then name NEW"
+    said += "; a policy file is named with --policy" if file.suffix == ".json" else ""
+    return "" if begins.startswith(b"PAR1") else said
 
 
 def schema_of(path: str | Path) -> TableSchema:
@@ -125,21 +147,22 @@ class StoredFile:
     ) -> StoredFile:
         stored = parquet.schema_arrow
         metadata = dict(stored.metadata or {})
-        metadata.pop(b"suffice.footer.sha256", None)  # of files written before
         check_version(metadata, file, kind)
         plain, remarks = _described(stored.remove_metadata(), kind)
         _check_required(stored.names, str(file), kind)
-        read = [name for name in stored.names if name in wanted]
+        exactly = isinstance(wanted, set | tuple)  # else a number of one's own may be a score
+        own = () if exactly else [one.name for one in plain if _is(one.type, *_NUMBERS)]
+        read = [name for name in stored.names if name in wanted or name in own]
         if twice := [name for name in read if read.count(name) > 1]:
             raise DataError("the column appears twice", file=str(file), column=min(twice))
         groups = [parquet.metadata.row_group(i) for i in range(parquet.num_row_groups)]
         return cls(
             file=file,
             kind=kind,
-            names=tuple(name for name in plain.names if name in wanted),
+            names=tuple(read),
             row_groups=tuple(group.num_rows for group in groups),
             n_bytes=sum(group.total_byte_size for group in groups),
-            run=run_document(metadata, str(file)),
+            run=run_document(metadata, file),
             remarks=remarks,
             stored=plain.with_metadata(metadata),
         )
@@ -155,19 +178,18 @@ class StoredFile:
         known = self.kind.arrow if names[0] in self.kind.arrow.names else self.stored
         kind = narrowed(known.field(names[0]).type, field)
         with readable(self.file):
-            footer, first = footer_of(self.file), 0
+            footer = footer_of(self.file)
             if (footer.num_rows, footer.num_row_groups) != (self.rows, len(self.row_groups)):
                 raise pa.ArrowInvalid(
                     "it was written anew since it was opened; read the record again"
                 )
             paths = [*_leaf_paths(footer, names[0], field), *names[1:]]
             size = max(1, min(BATCH, _BATCH_BYTES * self.rows // max(self.n_bytes, 1)))
-            for number, held in enumerate(self.row_groups):
-                at, first = first, first + held
-                wanted = rows[within(rows, at, first)]
-                if not len(wanted):
-                    continue
-                with opened(self.file, buffer_size=_BUFFER, pre_buffer=False) as parquet:
+            ends = np.cumsum(self.row_groups)
+            with opened(self.file, buffer_size=_BUFFER, pre_buffer=False) as parquet:
+                for number in np.unique(np.searchsorted(ends, rows, side="right")).tolist():
+                    at, first = int(ends[number]) - self.row_groups[number], int(ends[number])
+                    wanted = rows[within(rows, at, first)]
                     for batch in parquet.iter_batches(
                         batch_size=size, row_groups=[number], columns=paths, use_threads=False
                     ):
@@ -266,17 +288,6 @@ def check_version(metadata: Mapping[bytes, bytes], file: Path, schema: TableSche
         )
 
 
-def run_document(metadata: Mapping[bytes, bytes], file: str | None = None) -> dict[str, Any]:
-    """Return the run document in a file's metadata; empty: none."""
-    try:
-        document = strict_json(metadata.get(RUN_KEY, b"{}"))
-    except DataError as error:
-        raise DataError(error.message, file=file, column=RUN_KEY.decode()) from error
-    except (ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}
-
-
 def agreed(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the entries on which all documents agree."""
     if not documents:
@@ -355,6 +366,8 @@ def _check_required(names: Sequence[str], file: str, schema: TableSchema) -> Non
         unknown = near_misses(missing, {*names} - {*schema.arrow.names})
         said = f"required column {missing!r} is missing; found {', '.join(names) or 'no columns'}"
         said += f"; was {unknown[0]!r} meant? rename it" if unknown else ""
+        said += f", or type: suffice traces import --format columns {file} --columns {missing}="
+        said += f"{unknown[0] if unknown else 'NAME'} --out NEW"
         raise DataError(said, file=file, column=missing)
 
 
@@ -452,6 +465,7 @@ def _rounded(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 _LIST_VIEWS = ("is_list_view", "is_large_list_view")
+_NUMBERS = ("is_boolean", "is_integer", "is_floating")
 _LISTS = ("is_list", "is_large_list", "is_fixed_size_list", *_LIST_VIEWS)
 
 

@@ -65,6 +65,8 @@ def _by_type(name: str, kind: Any) -> Check | None:
         return partial(items, get_args(kind)[0])
     if kind is int:
         return partial(whole, MOST_INT32 if name.endswith("tokens") else MOST_INT16)
+    if kind is float and name.endswith("usd"):  # fractions of cents, which are added up
+        return lambda value, column: float32(value, column) and float(value)
     wanted: type = kind
     if is_dataclass(kind) or kind is bool:
         return partial(instance, wanted)

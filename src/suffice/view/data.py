@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from suffice.concurrency import started
 from suffice.costs.usage import CostReads
 from suffice.errors import SufficeError, UsageError
+from suffice.evaluation.replay.compare import proven_on_all
 from suffice.evaluation.replay.named_policies import (
     NamedPolicy,
     Wanted,
@@ -25,7 +26,7 @@ from suffice.evaluation.replay.named_policies import (
     numbered,
     runnable,
 )
-from suffice.evaluation.replay.runner import Runner
+from suffice.evaluation.replay.runner import Run, Runner
 from suffice.evaluation.settings import ComparisonSettings
 from suffice.measures.costs import CostAxis
 from suffice.measures.measures import Measures
@@ -36,11 +37,16 @@ from suffice.policies.defaults import EVAL_SPLIT, USUAL_METHODS
 from suffice.policies.fitting import fit_rule
 from suffice.policies.policy_file import policy_hash
 from suffice.policies.rules.policy import check_rule, rule_needs
-from suffice.scoring import MetricName
 from suffice.signals.columns.arrays import Texts
 from suffice.signals.signal_table import given_signals, specs_for
-from suffice.stats.intervals import Interval, Sums, mean_interval, resampled_counts
-from suffice.stats.units import Mask, unit_means
+from suffice.stats.intervals import (
+    Interval,
+    Sums,
+    mean_interval,
+    resampled_counts,
+    with_rare_weights,
+)
+from suffice.stats.units import per_unit
 from suffice.trace.rounds.trace_set import TraceSet
 
 Array = NDArray[np.float64]
@@ -63,7 +69,7 @@ class NotReadyError(SufficeError):
 class ViewSettings:
     policies: tuple[Wanted, ...] = ()
     rules: tuple[str, ...] = ()
-    metric: MetricName | None = None
+    metric: str | None = None
     cost: str | None = None
     fit_on: str | None = None
     since: str = "7d"
@@ -71,14 +77,19 @@ class ViewSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PolicyColumns:
-    """A policy on every question, (n_questions,) each; ``score`` and ``em`` at ``answers``, NaN: unknown."""
+    """A policy on every question, as recorded at ``answers``, (n_questions,) each; NaN: unknown, past a cut.
+
+    ``judged`` says what is right. ``replayed`` are the sources of its figures by split, which weigh
+    questions; empty: all questions.
+    """
 
     candidate: NamedPolicy
     stops: Rounds
     answers: Rounds
     score: Array
-    em: Array
+    judged: Array
     cost: Array | None
+    replayed: dict[str, tuple[Runner, Run]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,8 +186,8 @@ class RecordView:
         self.measures = self.measures.by(self.settings.metric)
         self.measures.scores()
         self.notes += self.measures.notes(self.settings.metric)
-        self.warnings += record_banners(self.traces)
-        _ = self.measures.seen, self.labelled  # computed now, for whoever asks
+        self.warnings += record_banners(self.traces, self.measures.metric)
+        _ = self.measures.seen  # computed now, for whoever asks
 
     def _measure(self, names: Sequence[str]) -> None:
         new = [name for name in names if name not in self.signals]
@@ -217,6 +228,8 @@ class RecordView:
         fixed = [name for name in fixed_names(self.traces.n_rounds, 10) if name not in there]
         able += [policy.build() for policy in asked_policies(measures, fixed)]
         candidates = numbered(able)
+        if proven_on_all(candidates, self.traces.origin.source):
+            self.scored_split = ""
         runner = Runner(measures, candidates, self._replay)
         self.axis = runner.book.axis(settings.cost, runner.reads, beside=runner.beside())
         for number, candidate in enumerate(candidates, start=1):
@@ -238,16 +251,17 @@ class RecordView:
         return ComparisonSettings(baseline=f"fixed-{self.traces.n_rounds}", cost=self.settings.cost)
 
     def _replayed(self, candidate: NamedPolicy) -> PolicyColumns:
-        axis = self.axis
         runner = Runner(self.measures, [candidate], self._replay)
         run = runner.run(candidate)
+        recorded = runner.recorded(run)
         return PolicyColumns(
             candidate=candidate,
             stops=run.stops,
             answers=run.answers,
-            score=run.read.scores[self.measures.metric.score],
-            em=run.read.scores["em"],
-            cost=None if axis is None else run.read.costs[axis.name],
+            score=recorded.scores[self.measures.metric.score],
+            judged=recorded.scores["f1" if self.measures.metric.against == "scores" else "em"],
+            cost=None if self.axis is None else recorded.costs[self.axis.name],
+            replayed={"": (runner, run)},
         )
 
     # --- read when ready -------------------------------------------------------------------------
@@ -307,7 +321,7 @@ class RecordView:
             "types": self.types.distinct.to_pylist()[:200],
             "scored_split": self.scored_split,
             "metric": metric.label if self.policies else None,
-            "gold": metric.gold,
+            "scale": self.measures.scores().scale if self.policies else "gold",
             "cost": None
             if axis is None
             else {"name": axis.name, "label": " ".join(filter(None, axis.head))},
@@ -321,9 +335,10 @@ class RecordView:
             "ready": self.progress.ready,
         }
 
-    def figures_of(self, policy: PolicyColumns, rows: NDArray[np.bool_]) -> dict[str, Any]:
-        candidate = policy.candidate
-        stops = np.bincount(policy.stops[rows], minlength=self.traces.n_rounds + 1)
+    def figures_of(self, policy: PolicyColumns, split: str) -> dict[str, Any]:
+        candidate, (runner, run) = policy.candidate, self.replayed(policy, split)
+        weights = np.nan_to_num(runner.weights(run))
+        stops = np.bincount(run.stops, weights, self.traces.n_rounds + 1)
         return {
             "name": candidate.name,
             "label": candidate.label,
@@ -331,42 +346,50 @@ class RecordView:
             "adaptive": candidate.adaptive,
             "summary": "" if candidate.policy is None else candidate.policy.facts.summary,
             "hash": "" if candidate.policy is None else policy_hash(candidate.policy),
-            "score": self.interval(policy.score, rows & self.labelled, 0.0),
-            "cost": None if policy.cost is None else self.interval(policy.cost, rows),
-            "rounds": float(
-                unit_means(policy.stops[rows].astype(np.float64), self.measures.units[rows]).mean()
-            )
-            if rows.any()
-            else None,
-            "stops": stops.tolist(),
+            **self.differences(split, policy),
+            "stops": stops.round(9).tolist(),
         }
 
-    @cached_property
-    def labelled(self) -> NDArray[np.bool_]:
-        return self.measures.scores().labelled
+    def differences(self, split: str, *policies: PolicyColumns) -> dict[str, Interval | None]:
+        """Return the mean score, cost and rounds of a policy, or how much the first differs in them."""
+        runs = [self.replayed(one, split) for one in policies]
+        costs = {"cost": None if self.axis is None else self.axis.name, "rounds": "rounds"}
+        paid = {key: _figure(runs, name) for key, name in costs.items()}
+        return {"score": _figure(runs, self.measures.metric.score, of_score=True), **paid}
 
-    def differences(
-        self, one: PolicyColumns, other: PolicyColumns, rows: NDArray[np.bool_]
-    ) -> dict[str, Interval | None]:
-        cost = None
-        if one.cost is not None and other.cost is not None:
-            cost = self.interval(one.cost - other.cost, rows)
-        score = self.interval(one.score - other.score, rows & self.labelled, -1.0)
-        return {"score": score, "cost": cost}
+    def replayed(self, policy: PolicyColumns, split: str) -> tuple[Runner, Run]:
+        """Return a policy's replay on a split, as ``suffice replay`` has it."""
+        if split not in policy.replayed:
+            runner = Runner(self.measures.only_split(split), [policy.candidate], self._replay)
+            policy.replayed[split] = runner, runner.run(policy.candidate)
+        return policy.replayed[split]
 
-    def interval(self, values: Array, rows: Mask, least: float | None = None) -> Interval | None:
-        """Return the mean with its 95% interval, or the range of one of scores (``least`` 0); or ``None``."""
-        means = unit_means(values[rows], self.measures.units[rows])
-        if len(means) and least == 0.0 and 0 < (lost := np.isnan(means)).sum() < len(means):
-            low, high = (float(np.where(lost, end, means).mean()) for end in (0.0, 1.0))
-            return Interval(estimate=np.nan, low=low, high=high)
-        if not len(means) or np.isnan(means).any():
-            return None
-        if len(means) <= SUMS_ABOVE:
-            draws = _counts(len(means)) @ means / len(means)
-        else:
-            draws = Sums.of(means[:, None]).draws()[:, 0]
-        return mean_interval(means, draws, least)
+
+def _figure(
+    replays: Sequence[tuple[Runner, Run]], name: str | None, *, of_score: bool = False
+) -> Interval | None:
+    """Return a mean, or the difference of two, with its 95% interval; the range of an unknown one."""
+    reader, reads = replays[0][0].reader, list[Any](run.read for _, run in replays)
+    values = [(read.scores if of_score else read.costs).get(name) for read in reads]
+    if any(one is None for one in values):
+        return None
+    if (ranged := reads[0].ranges.get(str(name))) is not None and len(reads) == 1:
+        high = np.nan if ranged.high is None else ranged.high
+        return Interval(estimate=np.nan, low=ranged.low, high=high)
+    some = reader.labelled if of_score else np.ones(len(reader.labelled), bool)
+    means = per_unit(np.column_stack(values)[some], reader.units[some])
+    if not len(means) or np.isnan(means).any():
+        return None
+    few = len(means) <= SUMS_ABOVE
+    draws = _counts(len(means)) @ means / len(means) if few else Sums.of(means).draws()
+    less = [1.0, *(-1.0 for _ in replays[1:])]
+    itself = len({run.candidate.name for _, run in replays}) < len(replays)
+    if not of_score or itself:  # a policy differs from itself in no question, whatever was drawn
+        return mean_interval(means @ less, draws @ less, None)
+    reach = np.array([runner.reach(run) for runner, run in replays])
+    draws = with_rare_weights(draws, means, reach, centred=True) @ less
+    least, size = float(1 - len(replays)), replays[0][0].equally_many(reach.any())
+    return mean_interval(means @ less, np.clip(draws, least, 1.0), least, size=size)
 
 
 @lru_cache(maxsize=2)

@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from suffice.errors import DataError, UsageError
-from suffice.evaluation.diagnose.report_data import stop_reason
+from suffice.evaluation.diagnose.report_data import guarantee_of, stop_reason
 from suffice.evaluation.replay.named_policies import NamedPolicy
 from suffice.evaluation.replay.runner import at_stop
 from suffice.policies.rules.language import parse
 from suffice.report.charts import Point, Scatter, scatter
+from suffice.report.promises import promise_in_words, terms_in_words
 from suffice.report.svg import Family
 from suffice.results.formats import amount, percent
 from suffice.results.markup import Html, shorten, visible
@@ -137,20 +138,16 @@ def _mask(view: RecordView, chosen: Selection) -> Mask | None:
 
 
 def _went(view: RecordView, chosen: Selection) -> Mask:
-    policy = _stopping(view, chosen)
-    right, wrong = policy.em == 1.0, policy.em == 0.0
+    own = _stopping(view, chosen)
     if chosen.outcome in ("gained", "lost"):
-        other = _other(view, chosen).em
-        gained = chosen.outcome == "gained"
-        return np.asarray(right & (other == 0.0) if gained else wrong & (other == 1.0))
+        one, other = own.judged, _other(view, chosen).judged
+        return np.asarray(one > other if chosen.outcome == "gained" else one < other)
     if chosen.outcome in ("early", "late"):
-        ever = view.measures.scores().em == 1.0
-        rounds = np.arange(ever.shape[1])[None, :]
-        late = chosen.outcome == "late"
-        stops = policy.stops[:, None]
-        elsewhere = rounds < stops - 1 if late else rounds >= stops
-        return np.asarray(wrong & (ever & elsewhere).any(axis=1))
-    went = {"right": right, "wrong": wrong, "unknown": np.isnan(policy.em)}
+        judged = view.measures.scores().judged
+        rounds, stops = np.arange(judged.shape[1])[None, :], own.stops[:, None]
+        elsewhere = rounds < stops - 1 if chosen.outcome == "late" else rounds >= stops
+        return np.asarray((elsewhere & (judged > own.judged[:, None])).any(axis=1))
+    went = {"right": own.judged == 1.0, "wrong": own.judged < 1.0, "unknown": np.isnan(own.judged)}
     return np.asarray(went[chosen.outcome])
 
 
@@ -177,7 +174,7 @@ def rows_shown(view: RecordView, rows: Rows, policies: Sequence[PolicyColumns]) 
     texts, types = _texts(view.questions, rows), _texts(view.types, rows)
     ids = view.question_ids.take(pa.array(rows)).to_pylist()
     split_names = [*view.splits.distinct.to_pylist(), None]
-    em = view.measures.scores().em[rows] if policies else None
+    judged = view.measures.scores().judged[rows] if policies else None
     columns = zip(rows.tolist(), ids, texts, types, strict=True)
     return [
         {
@@ -187,11 +184,11 @@ def rows_shown(view: RecordView, rows: Rows, policies: Sequence[PolicyColumns]) 
             "type": kind and visible(kind),
             "split": split_names[view.splits.codes[row]],
             "rounds": int(traces.last_rounds[row]),
-            "right": None if em is None else em[number][: traces.last_rounds[row]],
+            "judged": None if judged is None else judged[number][: traces.last_rounds[row]],
             "stops": [
                 [
                     int(one.stops[row]),
-                    one.em[row],
+                    one.judged[row],
                     one.score[row],
                     None if one.cost is None else one.cost[row],
                 ]
@@ -215,8 +212,7 @@ _PLACE = re.compile(r"at character (\d+)")
 
 def figures(view: RecordView, split: str) -> dict[str, Any]:
     split = view.split_of(split)
-    rows = view.in_split(split)
-    policies = [view.figures_of(policy, rows) for policy in list(view.policies)]
+    policies = [view.figures_of(policy, split) for policy in list(view.policies)]
     return {**view.facts(), "split": split, "policies": policies}
 
 
@@ -269,7 +265,7 @@ def one_question(
             "query": _text(recorded.query),
             "answer": _text(recorded.answer),
             "response": _text(recorded.response),
-            "right": None if scored is None else scored.em[place, number],
+            "judged": None if scored is None else scored.judged[place, number],
             "score": None if scored is None else scored.compared[place, number],
             "parse_failure": _text(recorded.parse_failure),
             "passages": [
@@ -343,7 +339,7 @@ def _stop(
         "adaptive": candidate.adaptive,
         "round": stop,
         "answer_round": returned,
-        "right": policy.em[place],
+        "judged": policy.judged[place],
         "score": policy.score[place],
         "cost": None if policy.cost is None else policy.cost[place],
         "reason": visible(shorten(reason, 1000)),
@@ -384,11 +380,11 @@ def what_if(view: RecordView, rule: str, against: str, split: str) -> dict[str, 
         "rule": rule,
         "split": split,
         "questions": int(rows.sum()),
-        "figures": view.figures_of(tried, rows),
-        "full": view.differences(tried, full, rows),
+        "figures": view.figures_of(tried, split),
+        "full": view.differences(split, tried, full),
         "against": other.candidate.name,
-        "other": view.differences(tried, other, rows),
-        "other_figures": view.figures_of(other, rows),
+        "other": view.differences(split, tried, other),
+        "other_figures": view.figures_of(other, split),
         **_changes(tried, other, rows),
         "changed_rows": rows_shown(view, np.flatnonzero(changed)[:_CHANGED], [other, tried]),
     }
@@ -399,8 +395,8 @@ def _changes(one: PolicyColumns, other: PolicyColumns, rows: NDArray[np.bool_]) 
     return {
         "changed": int(changed.sum()),
         "earlier": int((rows & (one.stops < other.stops)).sum()),
-        "gained": int((rows & (one.em == 1.0) & (other.em == 0.0)).sum()),
-        "lost": int((rows & (one.em == 0.0) & (other.em == 1.0)).sum()),
+        "gained": int((rows & (one.judged > other.judged)).sum()),
+        "lost": int((rows & (one.judged < other.judged)).sum()),
     }
 
 
@@ -409,19 +405,21 @@ def compared(view: RecordView, one: str, other: str, rule: str, split: str) -> d
     split = view.split_of(split)
     rows = view.in_split(split)
     first, second = view.policy(one, rule), view.policy(other, rule)
-    counts = np.zeros((view.traces.n_rounds + 1, view.traces.n_rounds + 1), np.int64)
-    np.add.at(counts, (first.stops[rows], second.stops[rows]), 1)
-    both = first.em[rows], second.em[rows]
+    (runner, at), (_, to) = view.replayed(first, split), view.replayed(second, split)
+    counts = np.zeros((view.traces.n_rounds + 1, view.traces.n_rounds + 1))
+    np.add.at(counts, (at.stops, to.stops), np.nan_to_num(runner.weights(at, to)))
+    same = first.judged[rows] == second.judged[rows]
+    full = first.judged[rows] == 1.0
     return {
         "split": split,
         "questions": int(rows.sum()),
-        "a": view.figures_of(first, rows),
-        "b": view.figures_of(second, rows),
-        "difference": view.differences(first, second, rows),
+        "a": view.figures_of(first, split),
+        "b": view.figures_of(second, split),
+        "difference": view.differences(split, first, second),
         **_changes(first, second, rows),
-        "both_right": int(((both[0] == 1.0) & (both[1] == 1.0)).sum()),
-        "both_wrong": int(((both[0] == 0.0) & (both[1] == 0.0)).sum()),
-        "stops": counts.tolist(),
+        "both_right": int((same & full).sum()),
+        "both_less": int((same & ~full).sum()),
+        "stops": counts.round(9).tolist(),
     }
 
 
@@ -437,16 +435,17 @@ def promises(view: RecordView) -> dict[str, Any]:
         watched = _watched(view, policy.candidate) if policy.candidate.hash in view.ran else None
         if not (watched or facts.promise or facts.guarantee or facts.coverage):
             continue
+        stated = guarantee_of(policy.candidate.name, facts, view.traces.origin.source)
+        held = bool(facts.guarantee)
         made.append(
             {
                 "name": policy.candidate.name,
                 "label": policy.candidate.label,
-                "promise": facts.promise,
-                "guarantee": facts.guarantee,
-                "alpha": None if facts.coverage is None else facts.coverage.alpha,
+                "promise": promise_in_words(stated) if held else visible(facts.promise),
+                "terms": [*terms_in_words(stated)] if held else [],
                 "fitted_on": facts.fitted_on,
                 "notes": facts.notes,
-                "figures": view.figures_of(policy, view.in_split(view.scored_split)),
+                "figures": view.figures_of(policy, view.scored_split),
                 "watched": watched,
             }
         )
@@ -498,10 +497,10 @@ def _watched(view: RecordView, candidate: NamedPolicy) -> dict[str, Any]:
 def chart(view: RecordView, split: str, rule: str = "") -> Html:
     """Draw scores against cost: fixed budgets as a line, policies and the tried rule as points."""
     split = view.split_of(split)
-    axis, rows = view.axis, view.in_split(split)
+    axis = view.axis
     shown = [*view.policies, *([view.rule(rule)] if rule else [])]
     points = [
-        point for number, one in enumerate(shown) if (point := _point(view, one, rows, number))
+        point for number, one in enumerate(shown) if (point := _point(view, one, split, number))
     ]
     frontier = sorted((point.x, point.y) for point in points if point.family == "fixed")
     label = "rounds per question" if axis is None else axis.per_question
@@ -519,22 +518,19 @@ def chart(view: RecordView, split: str, rule: str = "") -> Html:
     )
 
 
-def _point(
-    view: RecordView, one: PolicyColumns, rows: NDArray[np.bool_], number: int
-) -> Point | None:
-    told = view.figures_of(one, rows)
-    score, cost = told["score"], told["cost"]
-    if score is None or isnan(score.estimate):
+def _point(view: RecordView, one: PolicyColumns, split: str, number: int) -> Point | None:
+    told = view.figures_of(one, split)
+    score, cost = told["score"], told["cost"] or told["rounds"]
+    if score is None or cost is None or isnan(score.estimate + cost.estimate):
         return None
-    paid = told["rounds"] if cost is None else cost.estimate
     name, fixed = one.candidate.name, one.candidate.name.startswith("fixed-")
     family: Family = "oracle" if one.candidate.policy is None else "fixed" if fixed else "adaptive"
     return Point(
         mark=name.removeprefix("fixed-")[:3] if fixed else chr(ord("A") + number % 26),
         family=family,
         name=visible(one.candidate.label),
-        said=f"{percent(score.estimate)}% at {amount(paid)}",
-        x=paid,
+        said=f"{percent(score.estimate)}% at {amount(cost.estimate)}",
+        x=cost.estimate,
         y=score.estimate,
         interval=(score.low, score.high),
     )

@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import pytest
 
 import suffice
 from suffice.costs.prices import Prices
-from suffice.costs.usage import cost_matrix
+from suffice.costs.usage import CostReads, cost_matrix
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.evaluation.replay.compare import compare
 from suffice.evaluation.settings import ComparisonSettings
@@ -246,8 +247,48 @@ def test_the_loops_own_answer_takes_the_place_of_a_probed_one(tmp_path: Path) ->
         loop.answered("Bergen", usage={"prompt_tokens": 7, "completion_tokens": 1})
     (record,) = records(tmp_path).values()
     (only,) = record.rounds
-    assert (only.answer, only.probed, only.usage.prompt_tokens) == ("Bergen", False, 37)
-    assert (only.usage.llm_calls, only.usage.answer_calls) == (2, 1)
+    spent = only.usage
+    assert (only.answer, only.probed) == ("Bergen", False)
+    assert (spent.llm_calls, spent.answer_calls, spent.draft_calls) == (3, 1, 1)
+    assert (spent.prompt_tokens, spent.answer_prompt_tokens, spent.draft_prompt_tokens) == (
+        87,
+        7,
+        50,
+    )
+
+
+def test_every_call_of_a_run_that_ends_by_itself_is_counted_and_charged_to_who_reads_it(
+    tmp_path: Path,
+) -> None:
+    """What asks for an answer in each round pays for the last of them too; a fixed budget never asked."""
+    served: list[int] = []
+
+    def model(tokens: int) -> Usage:
+        served.append(tokens)
+        return Usage(llm_calls=1, prompt_tokens=tokens, completion_tokens=1, latency_s=0.5)
+
+    def probe(view: LoopView) -> Draft:
+        return Draft("Oslo", usage=model(50 + len(view.rounds)))
+
+    with Watch(record=tmp_path) as watch, watch.question("Where?") as loop:
+        for number in range(3):
+            usage = model(30)
+            loop.observe(
+                passages=[str(number)], usage=[replace(usage, latency_s=None)], probe=probe
+            )
+        loop.answered("Bergen", usage=model(7))
+    traces = suffice.read(tmp_path)
+    (record,) = traces.records()
+    spent = [each.usage for each in record.rounds]
+    assert sum(each.llm_calls or 0 for each in spent) == len(served) == 7
+    assert sum(each.prompt_tokens or 0 for each in spent) == sum(served)
+    fixed, reads = CostReads(), CostReads(answers=True)
+    for name, bare, all_of_it in (("llm_calls", 4, 7), ("prompt_tokens", 97, sum(served))):
+        assert cost_matrix(traces, name, reads=fixed)[0, -1] == bare
+        assert cost_matrix(traces, name, reads=reads)[0, -1] == all_of_it
+    assert cost_matrix(traces, "llm_calls", reads=fixed)[0].tolist() == [2, 3, 4]
+    seconds = [cost_matrix(traces, "seconds", reads=one)[0, -1] for one in (fixed, reads)]
+    assert seconds[1] - seconds[0] == pytest.approx(1.5, abs=0.01)
 
 
 @pytest.mark.parametrize("policy", [STABLE, NEWS])  # in the round, and at the stop
@@ -629,9 +670,9 @@ def test_a_tool_has_a_budget_of_its_own(tmp_path: Path) -> None:
 DOLLAR = {"prompt_tokens": 1_000_000, "completion_tokens": 0}
 
 
-def a_day(usd: float) -> Budgets:
+def a_day(usd: float, *, hard: bool = False) -> Budgets:
     """A round with the usage of a dollar costs one."""
-    return Budgets(usd_per_day=usd, prices=Prices(input=1, cached=1, output=1))
+    return Budgets(usd_per_day=usd, hard=hard, prices=Prices(input=1, cached=1, output=1))
 
 
 def spend(place: str | Path, usd: float, rounds: int = 1) -> Loop:
@@ -641,8 +682,8 @@ def spend(place: str | Path, usd: float, rounds: int = 1) -> Loop:
     return loop
 
 
-def _spend_all(place: str, told: Any) -> None:
-    watch, rounds = Watch(record=place, budgets=a_day(20)), 0
+def _spend_all(place: str, told: Any, *, hard: bool = False) -> None:
+    watch, rounds = Watch(record=place, budgets=a_day(20, hard=hard)), 0
     while True:
         with watch.question("?") as loop:
             while not loop.done and len(loop.rounds) < 3:
@@ -666,6 +707,44 @@ def test_processes_stop_together_at_the_limit_of_a_day(place: str) -> None:
     assert all("20 USD in 24 hours" in reason for _, reason in spent)
     late = spend(place, 20, rounds=3)
     assert (late.stopped_by, len(late.rounds), late.answer) == ("budget", 1, "Oslo")
+
+
+def test_past_a_hard_limit_of_a_day_no_process_begins_a_round(place: str) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    told = spawn.Queue()
+    options = {"args": (place, told), "kwargs": {"hard": True}}
+    children = [spawn.Process(target=_spend_all, **options) for _ in range(2)]  # type: ignore[arg-type]
+    for child in children:
+        child.start()
+    spent = [told.get(timeout=60) for _ in children]
+    for child in children:
+        child.join(60)
+    assert 20 <= sum(rounds for rounds, _ in spent) <= 21  # one under way in the other
+    with Watch(record=place, budgets=a_day(20, hard=True)) as watch:
+        for _ in range(3):
+            with watch.question("late", question_id="late") as loop:
+                assert (loop.done, loop.stopped_by, loop.answer) == (True, "budget", None)
+        assert "20 USD in 24 hours" in loop.reason
+        with (  # what was done all the same is recorded
+            watch.question("all the same") as loop,
+            pytest.warns(SufficeWarning, match="went on"),
+        ):
+            loop.observe(answer="Oslo", usage=DOLLAR)
+    kept = {one.question.text: one for one in read_traces(place).records()}
+    assert "late" not in kept
+    assert (kept["all the same"].stopped_by, len(kept["all the same"].rounds)) == ("budget", 1)
+    soft = spend(place, 20, rounds=3)
+    assert len(soft.rounds) == 1
+
+
+def test_a_hard_limit_of_a_day_ends_what_it_cannot_count_and_needs_the_limit(
+    tmp_path: Path,
+) -> None:
+    watch = Watch(record=tmp_path, budgets=a_day(20, hard=True))
+    with watch.question("?") as loop:
+        assert loop.observe(answer="Oslo").stopped_by == "budget"
+    with pytest.raises(UsageError, match="usd_per_day"):
+        Budgets(hard=True)
 
 
 def test_running_loops_of_others_count_as_they_go_and_once(place: str) -> None:

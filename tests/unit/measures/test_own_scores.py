@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.commands import run_json
 
 from suffice.errors import UsageError
 from suffice.evaluation.choose.search import search
@@ -20,6 +21,7 @@ from suffice.measures.measures import Measures
 from suffice.report.page import render_report
 from suffice.testing.traces import random_records, to_trace_set
 from suffice.trace.rounds.records import Gold, QuestionRecord
+from suffice.trace.rounds.writer import write_traces
 
 SCORES = ((0.0, 0.5, 1.0), (0.25, 1.0, 0.5))
 
@@ -110,7 +112,7 @@ def test_replay_means_over_sets_and_report_go_by_it(records: list[QuestionRecord
     macro = macro_means([comparison, comparison])
     assert macro.policies[2].score.estimate == pytest.approx(result.policies[2].score)
     page = render_report(report_data(to_trace_set(evaluated), result))
-    assert "own score, from 0 to 1" in page
+    assert "score, by the record&#x27;s own scores" in page
     with pytest.raises(UsageError, match="leave it out"):
         compare(to_trace_set(records), ComparisonSettings(policies=("oracle-f1",), strict=True))
 
@@ -136,3 +138,24 @@ def test_a_public_record_of_scores(name: str, data_folder: Path) -> None:
     means = own.scores_throughout("this").compared.mean(axis=0)
     first, last = {"loopgain_w4": (0.75, 0.77), "loopgain_w5": (0.777, 0.351)}[name]
     assert means[[0, -1]] == pytest.approx([first, last], abs=0.001)
+
+
+def test_missing_answers_are_a_note_beside_scores_that_need_none(tmp_path: Path) -> None:
+    """One count, no banner and nothing to buy; EM and F1 still warn."""
+    path = tmp_path / "record.parquet"
+    write_traces(
+        [
+            replace(one, rounds=tuple(replace(each, answer=None) for each in one.rounds))
+            for one in scored(gold=True)
+        ],
+        path,
+    )
+    found = run_json("replay", path, "--metric", "score", "--policy", "fixed-1", "--split", "all")
+    assert found["banners"] == []
+    (said,) = [note for note in found["notes"] if "120" in note]
+    assert "no answer in 120 of 120 rounds" in said
+    page = tmp_path / "report.html"
+    run_json("report", path, "--metric", "score", "--out", page)
+    assert "NO ANSWER" not in page.read_text()
+    asked = run_json("replay", path, "--metric", "em", "--policy", "fixed-1", "--split", "all")
+    assert any("suffice probe" in banner for banner in asked["banners"])

@@ -61,6 +61,16 @@ def read(place: Path, *records: QuestionRecord, budget: int | None = 3) -> list[
         (record([0.1, 0.1], ended="budget", by=None), None, False, False, True),
         (record([0.9, 0.1], ended="error", said=1), 1, True, True, True),
         (record([0.1, 0.1, 0.1, 0.9, 0.1], by=None), 3, False, False, False),
+        (record([0.9], ended="end", said=1), 1, True, True, False),
+        (record([0.9], ended="policy", said=1), 1, True, False, False),
+        (record([0.9], ended="error", said=1), 1, True, True, True),
+        (record([0.9], ended="budget", said=1), 1, True, True, True),
+        (record([0.9], ended="user", said=1), 1, True, True, True),
+        (record([0.9], ended="end", by=None), 1, True, True, False),
+        (record([0.1], ended="end", said=0), 1, False, False, False),
+        (record([0.1, 0.1, 0.9], said=3), 3, False, False, False),
+        (record([0.1, 0.1, 0.9], by=None), 3, False, False, False),
+        (record([0.9, 0.1, 0.1], ended="policy", said=1), 1, True, False, False),
     ],
 )
 def test_where_the_policy_stops_a_question(
@@ -75,6 +85,12 @@ def test_where_the_policy_stops_a_question(
     assert asked.values["sure in round 1"] == one.rounds[0].signals["sure"]
     at_stop = asked.values[STOP_ROUND]
     assert math.isnan(at_stop) if stop is None else at_stop == stop
+
+
+@pytest.mark.parametrize("ended", ["policy", None])
+def test_in_a_budget_of_one_round_nothing_is_early(ended: StoppedBy | None, tmp_path: Path) -> None:
+    (asked,) = read(tmp_path, record([0.9], ended=ended, said=1), budget=1)
+    assert (asked.stop, asked.early, asked.explored) == (1, False, False)
 
 
 def test_questions_of_other_policies_are_passed_over_and_old_records_read(tmp_path: Path) -> None:

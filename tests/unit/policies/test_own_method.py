@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.builders import written_traces
-from tests.commands import forget_commands
+from tests.packages import install
 
 import suffice
 from suffice import Controller, load_policy
@@ -21,34 +20,7 @@ from suffice.policies.policy_file import policy_hash
 from suffice.testing.traces import random_records
 from suffice.trace.rounds.reader import read_traces
 
-SOURCE = Path(__file__).with_name("toy_method.py")
 Say = pytest.CaptureFixture[str]
-
-
-def forget() -> None:
-    for found in (registry._entries, registry._load_entry):
-        found.cache_clear()
-
-
-def install(folder: Path, entry: str, name: str = "toy-stopping") -> None:
-    """A package as an installer leaves it: a module, and metadata that names it."""
-    folder.mkdir(exist_ok=True)
-    (folder / "toy_stopping.py").write_text(SOURCE.read_text(encoding="utf-8"), encoding="utf-8")
-    about = folder / f"{name.replace('-', '_')}-1.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text(f"[{registry.ENTRY_POINTS}]\n{entry}\n")
-
-
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    folder = tmp_path / "site"
-    folder.mkdir()
-    monkeypatch.syspath_prepend(folder)
-    forget_commands(monkeypatch)
-    forget()
-    yield folder
-    forget()
 
 
 @pytest.fixture
@@ -102,7 +74,7 @@ def test_fitted_saved_loaded_replayed_reported_and_run(
 def test_its_options_stand_in_its_help(capsys: Say) -> None:
     for words, wanted in (
         (["fit", "toy", "--help"], ("--quantile Q", "(default: 0.5)", "--strict")),
-        (["fit", "--help"], ("toy Stop where the new passages say little new", "certified")),
+        (["fit", "--help"], ("toy Stop where the new passages say little new", "stop-rag")),
     ):
         assert main(words) == 0
         shown = " ".join(capsys.readouterr().out.split())

@@ -71,6 +71,18 @@ def test_all_questions_of_a_record_share_the_dollars_of_a_day(tmp_path: Path) ->
     assert "24 hours" in told[-1]["stop_reason"]
 
 
+def test_past_a_hard_budget_of_a_day_no_question_begins(tmp_path: Path) -> None:
+    prices = parse_prices("input=0,output=0,call=0.1")
+    settings = AskSettings(budgets=Budgets(usd_per_day=0.05, hard=True, prices=prices))
+    with client(service(settings=settings, record=tmp_path)) as asked:
+        assert chat(asked, model="stable").status_code == 200
+        refused, streamed = (chat(asked, model="two", stream=streams) for streams in (False, True))
+    assert (refused.status_code, refused.json()["error"]["code"]) == (429, "budget_spent")
+    assert int(refused.headers["retry-after"]) > 0
+    assert '"code":"budget_spent"' in streamed.text
+    assert read_traces(tmp_path).n_questions == 1
+
+
 def lines_of(reply: Any) -> list[dict[str, Any]]:
     """The chunks of a stream; its last line is the end."""
     data = [line[6:] for line in reply.text.splitlines() if line.startswith("data: ")]
@@ -208,7 +220,8 @@ def test_a_model_that_fails_is_a_bad_gateway_until_a_round_was_answered() -> Non
         streamed = chat(asked, stream=True)
     assert reply.status_code == 502
     assert reply.json()["error"]["type"] == "upstream_error"
-    assert "scripted failure" in lines_of(streamed)[-1]["error"]["message"]
+    assert lines_of(streamed)[-1]["error"] == reply.json()["error"]
+    assert "scripted failure" not in reply.text  # the log has it
     late = ScriptedModel(failures=Failures(containing=("Town 1",)))
     with client(service(late)) as asked:
         begun = chat(asked, model="stable").json()

@@ -18,10 +18,12 @@ from tests.builders import alarming_record
 from tests.server import taking_posts
 from tests.serving import MESSAGES, service
 
+from suffice import Round, Watch
 from suffice.cli.main import main
 from suffice.errors import UsageError
 from suffice.monitor.following import Following
 from suffice.monitor.production import KINDS
+from suffice.policies.policy_file import save_policy
 from suffice.policies.rules.policy import Rule
 from suffice.serve import operation
 from suffice.serve.app import make_app
@@ -183,6 +185,25 @@ def test_alarms_of_policies_in_force_are_gauges_and_told_once(tmp_path: Path) ->
                 wait_for(lambda: len(taken) == 1)
         assert [post["alarm"] for post in taken] == ["loss"]
     assert read_traces(tmp_path / "r").n_questions == 26
+
+
+def test_loops_that_end_by_themselves_are_no_exploration_other_than_stated(tmp_path: Path) -> None:
+    """Where their policy says stop, half would have ended anyhow, and nobody can see it of all."""
+    policy = Rule(rule="round >= 1")
+    with Watch(policy, record=tmp_path / "r", mode="live", explore=0.5, max_rounds=3) as watch:
+        for number in range(160):
+            with watch.question(f"What is {number}?", question_id=f"q{number}") as loop:
+                for tried in range(1 + number % 2 * 2):
+                    if not loop.done:
+                        loop.observe(Round(answer=str(number) if tried == 2 else "no idea"))
+            watch.label(f"q{number}", gold_answers=[str(number)])
+    policies = {"p": str(save_policy(policy, tmp_path / "p.json", max_rounds=3))}
+    with taking_posts(204) as (url, taken):
+        with served(watched_settings(tmp_path, url), policies=policies) as (client, _):
+            wait_for(partial(raised, client))
+            assert alarms(client) == {**dict.fromkeys(KINDS, 0.0), "loss": 1.0}
+            wait_for(lambda: len(taken) == 1)
+        assert taken[0]["evidence"]["estimate"] == pytest.approx(0.5, abs=0.1)
 
 
 def test_of_two_services_on_one_folder_one_tells_an_alarm(tmp_path: Path) -> None:

@@ -43,6 +43,11 @@ def test_a_rule_reads_it_alike_in_replay_and_live() -> None:
     assert [live_stop(policy, record) for record in RECORDS] == [2, 3]
     check_policy(policy, RECORDS)
     check_signal(different_answers, RECORDS)
+    check_policy(Rule(rule="mean_of(different_answers, 2) >= 2.5"), RECORDS)
+    controller = suffice.Controller(policy).start("Where?")
+    controller.observe(RECORDS[0].rounds[0])
+    again = suffice.Controller.from_dict(controller.to_dict(), policy=policy)
+    assert again.observe(RECORDS[0].rounds[1]) == controller.observe(RECORDS[0].rounds[1])
 
 
 def gives_text(question: str, rounds: Sequence[Round]) -> Any:
@@ -86,6 +91,6 @@ def test_the_check_notices_a_column_that_looks_ahead() -> None:
     def length(rounds: RoundColumns) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         return np.bincount(rounds.question)[rounds.question].astype(np.float64)
 
-    with pytest.raises(AssertionError) as told:
+    with pytest.raises(DataError) as told:
         check_signal(SignalSpec(name="length", summary="", columns=length), RECORDS)
-    assert all(part in str(told.value) for part in ("length", "round 1", "'p'"))
+    assert all(part in str(told.value) for part in ("length", "round 1", "'q'"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -212,6 +213,42 @@ def test_a_server_that_is_away_for_a_while_loses_nothing_and_is_told_once(
     found = kept(database)
     assert [held.answer for held in found["q"].rounds] == ["Oslo", "Bergen", "Skien"]
     assert len(found) == 3
+
+
+@pytest.mark.parametrize("more", [True, False])
+def test_what_a_crash_of_the_server_took_is_written_again(
+    up: Server, database: str, more: bool
+) -> None:
+    """It answers a commit before it writes its log: here as late as it can be told to."""
+    up.ask("postgres", "ALTER SYSTEM SET wal_writer_delay = 10000", "SELECT pg_reload_conf()")
+    watch = Watch(record=database)
+    try:
+        with watch.question("?", question_id="first") as loop:
+            loop.observe(answer="Oslo")
+        time.sleep(1.0)
+        running = watch.question("?", question_id="running").begin()
+        running.observe(answer="Oslo")
+        for number in range(5):
+            with watch.question("?", question_id=f"q{number}") as loop:
+                loop.observe(answer="Oslo")
+                loop.observe(answer="Skien")
+        up.stop("immediate")
+        up.start()
+        assert len(kept(database)) < 6  # else nothing was lost
+        if more:
+            running.observe(answer="Skien")
+            running.end()
+    finally:
+        up.ask("postgres", "ALTER SYSTEM RESET wal_writer_delay", "SELECT pg_reload_conf()")
+    watch.close()
+    assert (watch.counts.lost_rounds, watch.counts.lost_questions) == (0, 0)
+    found = kept(database)
+    assert len(found) == 7
+    rounds = {"first": 1, "running": 1 + more}
+    assert {name: len(one.rounds) for name, one in found.items()} == {
+        name: rounds.get(name, 2) for name in found
+    }
+    assert found["running"].stopped_by == ("end" if more else "error")
 
 
 def test_what_waits_when_the_watch_closes_is_lost_and_counted(up: Server, database: str) -> None:

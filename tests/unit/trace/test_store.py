@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import random
@@ -13,14 +12,14 @@ import sys
 import textwrap
 import threading
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
 import suffice
 from suffice.cli.main import main
-from suffice.datasets.recordings import import_traces, label_traces
+from suffice.datasets.recordings import label_traces
 from suffice.errors import DataError, StorageError, SufficeError, SufficeWarning, UsageError
 from suffice.live.watch import Watch
 from suffice.testing.traces import make_record
@@ -325,28 +324,88 @@ def test_an_export_into_its_own_folder_doubles_nothing(tmp_path: Path) -> None:
     assert kept(folder).keys() == {*before, "new0"}
 
 
-def test_an_old_folder_of_journals_is_imported(tmp_path: Path) -> None:
-    old = tmp_path / "old"
-    old.mkdir()
-    write_traces([make_record("done", ["Oslo"])], old / "watch-a-00000.parquet")
-    lines: list[dict[str, object]] = [{"suffice_journal": 1, "run": {"pipeline": "mine"}}]
-    for name in ("done", "half"):
-        begun = {"id": name, "text": f"{name}?"}
-        lines.append({"begin": begun, "gold": {}, "propensity": 0.5, "policy_hash": "h"})
-        lines.append({"id": name, "round": {"answer": "Oslo"}, "score": 1.0})
-    lines.append({"id": "done", "end": "policy", "last": {"answer": "Skien"}})
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    (old / "watch-a-00001.jsonl").write_text(text + "damaged\n" + '{"begin": {"id"')
-    (old / "labels.jsonl").write_text('{"question_id": "half", "gold_answers": ["Oslo"]}\n')
-    for refused in (lambda: read_traces(tmp_path / "old2"), lambda: Watch(record=old)):
-        shutil.copytree(old, tmp_path / "old2", dirs_exist_ok=True)
-        (tmp_path / "old2" / "watch-a-00000.parquet").unlink()
-        with pytest.raises((DataError, UsageError), match="watch-1"):
-            refused()
-    written = import_traces(old, tmp_path / "new", format="watch-1")
-    assert written.questions == 3
-    found = kept(tmp_path / "new")
-    assert [held.answer for held in found["done#2"].rounds] == ["Skien"]
-    assert (found["done#2"].stopped_by, found["half"].stopped_by) == ("policy", "error")
-    assert found["half"].gold.answers == ("Oslo",)
-    assert found["half"].propensity == 0.5
+def test_a_copy_of_a_database_in_use_has_all_once_nothing_is_written(tmp_path: Path) -> None:
+    file, copy = tmp_path / "live.db", tmp_path / "copy.db"
+    watch = Watch(record=file)
+    for number in range(3):
+        with watch.question(f"{number}?", question_id=f"q{number}") as loop:
+            loop.observe(answer="Oslo")
+        with watch.question(
+            "?", question_id=f"open{number}"
+        ) as loop:  # a label, and a loop that waits
+            loop.observe(answer="Oslo")
+            watch.label(f"q{number}", gold_answers=["Oslo"])
+            until = time.monotonic() + 20
+            while time.monotonic() < until:
+                shutil.copyfile(file, copy)
+                with suppress(DataError):
+                    found = suffice.read(copy)
+                    if f"q{number}" in found.question_ids and found.gold[number].answers:
+                        break
+                time.sleep(0.1)
+            else:
+                pytest.fail("a copy lacks what was recorded")
+    watch.close()
+    assert watch.counts.lost_rounds == 0
+    assert len(kept(file)) == 6
+
+
+CUT = """
+import os, sys, time, warnings
+import suffice
+warnings.simplefilter("ignore")
+file, size, early = sys.argv[1], float(sys.argv[2]), sys.argv[3] == "early"
+watch = suffice.Watch(record=file)
+
+def ask(name, **more):
+    with watch.question(name + "?", question_id=name) as loop:
+        loop.observe(answer="Oslo")
+        loop.observe(answer="Skien")
+
+ask("old")
+time.sleep(2.5)  # so that it stands in the file
+for number in range(12):
+    ask(f"new{number}")
+running = watch.question("?", question_id="running").begin()
+running.observe(answer="Oslo")
+os.truncate(file + "-wal", int(os.path.getsize(file + "-wal") * size))
+if not early:
+    running.observe(answer="Skien")
+    ask("after")
+    running.end()
+watch.close()
+print(watch.counts.lost_rounds, watch.counts.lost_questions)
+"""
+
+
+@pytest.mark.parametrize("size", [0, 0.001, 0.3, 0.6, 0.99])
+@pytest.mark.parametrize("when", ["early", "late"])
+def test_a_log_that_is_cut_under_a_writer_is_counted(
+    size: float, when: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "live.db"
+    words = [sys.executable, "-c", CUT, str(file), str(size), when]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=100)
+    lost_rounds, lost_questions = map(int, done.stdout.split())
+    found = kept(file)
+    assert len(found["old"].rounds) == 2
+    assert lost_rounds > 0
+    rounds, questions = (27, 14) if when == "early" else (30, 15)
+    assert sum(len(one.rounds) for one in found.values()) == rounds - lost_rounds
+    assert lost_questions >= questions - len(found)
+
+
+def test_a_log_that_another_program_wrote_into_the_file_lost_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "live.db"
+    watch = Watch(record=file)
+    for number in range(4):
+        with watch.question("?", question_id=f"q{number}") as loop:
+            loop.observe(answer="Oslo")
+            with closing(sqlite3.connect(file)) as other:
+                other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            assert (tmp_path / "live.db-wal").stat().st_size == 0
+            loop.observe(answer="Skien")
+    watch.close()
+    assert watch.counts.lost_rounds == 0
+    assert watch.problem is None
+    assert [len(one.rounds) for one in kept(file).values()] == [2] * 4

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 from tests.builders import alarming_record
+from tests.ending_loops import loops
 
+from suffice.cli.main import main
 from suffice.evaluation.replay.named_policies import named_policies
 from suffice.evaluation.replay.runner import replay
 from suffice.evaluation.settings import ComparisonSettings
@@ -22,7 +24,7 @@ from suffice.monitor.production import Production, ProductionSettings
 from suffice.options import read_since
 from suffice.policies.rules.policy import Rule
 from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.rounds.records import QuestionRecord
+from suffice.trace.rounds.records import Gold, QuestionRecord
 from suffice.trace.rounds.trace_set import TraceSet
 from suffice.trace.rounds.writer import write_traces
 from suffice.view import data
@@ -89,7 +91,7 @@ def test_figures_are_those_of_a_replay(client: TestClient, traces: TraceSet) -> 
     for policy in result.policies:
         shown = told[policy.name]
         assert shown["score"]["estimate"] == pytest.approx(policy.f1)
-        assert shown["rounds"] == pytest.approx(policy.mean_rounds)
+        assert shown["rounds"]["estimate"] == pytest.approx(policy.mean_rounds)
         assert policy.interval is not None
         assert shown["score"]["low"] == pytest.approx(policy.interval.low)
     tried = ask(client, "what-if", rule=RULE)
@@ -98,6 +100,66 @@ def test_figures_are_those_of_a_replay(client: TestClient, traces: TraceSet) -> 
     assert tried["other"]["score"] == pytest.approx(
         {name: getattr(of_rule.delta, name) for name in ("estimate", "low", "high")}
     )
+
+
+@pytest.mark.parametrize("split", ["eval", "*"])
+@pytest.mark.parametrize("explore", [0.3, None])
+def test_figures_of_a_cut_record_are_those_that_replay_prints(
+    explore: float | None, split: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Questions that were explored stand for others in scores, costs, rounds and counts of stops alike."""
+    log = loops().log(150, 1, explore=explore or 0.3, labelled=(1.0, 0.8, 0.9))
+    log = log.with_splits(["eval" if n % 3 else "tune" for n in range(150)])
+    kept = log.records()
+    if explore is None:
+        kept = (replace(one, propensity=None) for one in kept if one.stopped_by != "end")
+    place = tmp_path / "cut.parquet"
+    write_traces(kept, place, run={"rounds": 6})
+    rule, names = "answer_repeats or round >= 4", ("fixed-1", "fixed-3", "fixed-6")
+    typed = ["replay", str(place), *(part for name in names for part in ("--policy", name))]
+    typed += ["--stop-when", rule, "--baseline", "fixed-3", "--cost", "llm_calls"]
+    typed += ["--metric", "em", "--split", "all" if split == "*" else split]
+    assert main([*typed, "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    settings = ViewSettings(policies=names, rules=(rule,), metric="em", cost="llm_calls")
+    opened = RecordView(Measures.of(place), settings)
+    opened.work()
+    assert opened.progress.trouble == ()
+    page = TestClient(viewer_app(Shown(opened)), base_url="http://localhost")
+    told = {one["name"]: one for one in ask(page, "record", split=split)["policies"]}
+    figures = {"score": "em", "rounds": "mean_rounds", "cost": "llm_calls"}
+    assert len(result["policies"]) == len(names) + 1
+    for policy in result["policies"]:
+        shown = told[policy["name"]]
+        for figure, name in figures.items():
+            ranged = policy.get("range", {}).get(name)
+            found = shown[figure]
+            if ranged is not None:
+                assert (found["estimate"], found["low"]) == (None, pytest.approx(ranged["low"]))
+                high = ranged["high"]
+                assert found["high"] == (high if high is None else pytest.approx(high))
+            else:
+                assert found["estimate"] == pytest.approx(policy[name])
+        if policy["em_interval"] is not None:
+            ends = [policy["em_interval"][end] for end in ("low", "high")]
+            assert [shown["score"][end] for end in ("low", "high")] == pytest.approx(ends, abs=0.02)
+        stops = {str(at): count for at, count in enumerate(shown["stops"]) if count}
+        assert stops == pytest.approx(policy["stop_rounds"])
+        pair = ask(page, "compare", a=policy["name"], b="fixed-3", split=split)
+        assert [pair["a"], pair["b"]] == [shown, told["fixed-3"]]
+        difference, change = pair["difference"]["score"], policy["delta_em"]
+        assert (difference is None) == (change is None)
+        if change is not None:
+            assert difference["estimate"] == pytest.approx(change["estimate"])
+            assert difference["low"] == pytest.approx(change["low"], abs=0.03)
+    assert ask(page, "what-if", rule=rule, split=split)["figures"]["stops"] == told[rule]["stops"]
+    cut, said = ask(page, "promises")["cut"], result["cut_records"]
+    if split == "*":
+        assert {name: cut[name] for name in ("explored", "stood_for")} == {
+            name: said[name] for name in ("explored", "stood_for")
+        }
+    for row in ask(page, "questions", limit=200)["rows"]:  # of single questions what was recorded
+        assert all(right in (None, 0.0, 1.0) for _, right, _, _ in row["stops"])
 
 
 def test_pages_hold_every_question_once_under_any_sort(client: TestClient) -> None:
@@ -133,7 +195,7 @@ def test_filters_agree_with_the_rows(client: TestClient) -> None:
         lambda row, stop: stop[0] != row["stops"][first][0]
     )
     assert ids(policy="fixed-1", outcome="early") == those(
-        lambda row, _: row["right"][0] == 0 and 1 in row["right"]
+        lambda row, _: row["judged"][0] == 0 and 1 in row["judged"]
     )
     assert ids(text="berg") == those(lambda row, _: int(row["id"][1:]) % 4 in (1, 2))
     assert ids(text="q07 OSLO") == set()
@@ -166,7 +228,7 @@ def test_two_policies_are_compared_question_by_question(client: TestClient) -> N
     assert told["changed"] == wanted
     stops = told["stops"]
     assert sum(map(sum, stops)) == told["questions"] == 24
-    counts = ("both_right", "both_wrong", "gained", "lost")
+    counts = ("both_right", "both_less", "gained", "lost")
     assert sum(told[name] for name in counts) == 24
 
 
@@ -320,3 +382,49 @@ def test_an_unknown_score_is_a_range_and_no_other_policy_loses_its_own() -> None
     assert unknown["estimate"] is None
     assert 0.0 <= unknown["low"] < unknown["high"] <= 1.0
     assert known["low"] <= known["estimate"] <= known["high"]
+
+
+def own(*scores: float) -> list[QuestionRecord]:
+    """By turns falling and rising scores of their own, without gold answers."""
+    turned = (scores, scores[::-1])
+    return [
+        replace(one, gold=Gold(), scores=dict(enumerate(turned[n % 2], start=1)))
+        for n, one in enumerate(records())
+    ]
+
+
+@pytest.mark.parametrize(
+    ("made", "metric", "scale"),
+    [
+        (records(), "f1", "gold"),
+        (records(), "agreement", "agreement"),
+        (own(0.0, 1.0, 1.0), "score", "scores"),
+        (own(0.25, 0.5, 0.75), "score", "graded"),
+    ],
+)
+def test_a_round_is_judged_by_what_compares_policies(
+    made: list[QuestionRecord], metric: str, scale: str
+) -> None:
+    """Every filter and count of outcomes goes by it, and a graded score is never right or wrong."""
+    opened = RecordView(Measures(to_trace_set(made)), ViewSettings(metric=metric, rules=(RULE,)))
+    opened.work()
+    page = TestClient(viewer_app(Shown(opened)), base_url="http://localhost")
+    told = ask(page, "record")
+    assert (told["scale"], told["ready"]) == (scale, True)
+    rows = ask(page, "questions", policy=RULE, limit=200)["rows"]
+    place = ask(page, "questions")["policies"].index
+    judged = {row["id"]: [of[1] for of in row["stops"]] for row in rows}
+    if scale == "graded":
+        assert {value for row in rows for value in row["judged"]} == {0.25, 0.5, 0.75}
+    against = {"policy": "fixed-1", "differs": "fixed-3"}
+    one, other = place("fixed-1"), place("fixed-3")
+    counts = ask(page, "compare", a="fixed-1", b="fixed-3", split="*")
+    for outcome, wins in (("gained", 1), ("lost", -1)):
+        expected = {n for n, of in judged.items() if wins * of[one] > wins * of[other]}
+        found = ask(page, "questions", outcome=outcome, limit=200, **against)["rows"]
+        assert {row["id"] for row in found} == expected
+        assert counts[outcome] == len(expected)
+    later = ask(page, "questions", policy="fixed-1", outcome="early", limit=200)["rows"]
+    assert {row["id"] for row in later} == {
+        row["id"] for row in rows if max(row["judged"][1:]) > row["judged"][0]
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +11,7 @@ from typing import Annotated, Any
 from suffice.cli.output import Form, print_result, waiting
 from suffice.cli.parser import command
 from suffice.errors import UsageError
+from suffice.foreign import named_place
 from suffice.options import Option
 from suffice.results.table import Column, Table
 from suffice.trace.durable import replace_file
@@ -21,6 +23,7 @@ def check(
         str, Option(positional=True, metavar="FILE", help="file of promises")
     ] = "suffice.toml",
     *,
+    metric: Annotated[str | None, Option(help="the MODULE:FUNCTION of your own promises")] = None,
     update: Annotated[bool, Option(help="store a verdict of every promise that is proven")] = False,
     form: Form,
 ) -> int:
@@ -34,8 +37,9 @@ def check(
     renew = f"suffice check {file} --update"
     with waiting("checking"):
         promises = [
-            check_promise(*promise, update=update, renew=renew)
-            for promise in read_promises(Path(file))
+            check_promise(record, policy, terms, update=update, renew=renew)
+            for record, policy, stated in read_promises(Path(file))
+            for terms in [replace(stated, metric=stated.metric or metric)]
         ]
     checks = Checks(promises=tuple(promises))
     print_result(form, checks.tables(), checks.to_json)
@@ -58,7 +62,7 @@ def init(
         raise UsageError(f"no folder {folder!r}; make it first, or name the folder of your project")
     rows = []
     for name, text in starter_files().items():
-        path = Path(folder) / name
+        path = Path(named_place(Path(folder, "suffice.toml"), name))
         there = path.exists()
         rows.append((str(path), "exists already, left as it is" if there else "written"))
         if not there:
@@ -66,7 +70,11 @@ def init(
             replace_file(path, text.encode())
     check_it = f"suffice check {Path(folder) / 'suffice.toml'} --update"
     columns = (Column(name="file"), Column(name="state"))
-    notes = [f"Then type: suffice choose example; {check_it}; pytest"]
+    chosen = Path(folder) / "chosen"
+    first = f"Then type: suffice choose example --out {chosen}; "
+    if (chosen / "policy.json").exists():
+        first = f"Name the record that chose {chosen / 'policy.json'} in both files. Then type: "
+    notes = [f"{first}{check_it}; pytest"]
     table = Table(name="files", columns=columns, rows=rows, notes=notes)
     print_result(form, [table], lambda: {"files": dict(rows)})
 

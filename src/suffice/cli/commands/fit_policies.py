@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields
 from typing import Annotated, Any
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from suffice.cli.output import (
     Form,
@@ -20,16 +20,22 @@ from suffice.cli.output import (
     waiting,
 )
 from suffice.cli.parser import Command, FieldOption, Given, command, field_options, make_app
-from suffice.cli.shared_options import Json, Measuring, Sampling, Traces, out_path, policy_entry
+from suffice.cli.shared_options import Json, Measuring, Traces, out_path, policy_entry
 from suffice.contracts import StopPolicy
 from suffice.errors import UsageError, counted
-from suffice.evaluation.settings import USUAL_LOSS, ChoiceSettings, ScoredSettings
+from suffice.evaluation.settings import ScoredSettings
 from suffice.options import Option
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import LABELS, fit_notes
 from suffice.policies.method import FitRun, Fitted, Method, PlanMethod
 from suffice.policies.policy_file import save_policy
-from suffice.policies.registry import find_method, method_names, nameable_methods, refuse_options
+from suffice.policies.registry import (
+    find_method,
+    fit_method,
+    method_names,
+    nameable_methods,
+    refuse_options,
+)
 from suffice.results.table import Column, Table
 from suffice.scoring import metric_of_labels
 from suffice.trace.plan_traces import PLANS, read_plans
@@ -48,7 +54,6 @@ fit: App = make_app(
 )
 for _name in NAMES:
     fit.command(f"{__name__}:{_name}", name=_name)
-fit.command(f"{__name__}:certified", name="certified")
 
 
 def __getattr__(name: str) -> Command:
@@ -58,7 +63,7 @@ def __getattr__(name: str) -> Command:
     except UsageError as error:  # somebody else's; the others are still to be listed
         said = error
 
-        def broken() -> int:
+        def broken(*_: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
             raise said
 
         broken.__doc__ = str(said)
@@ -66,23 +71,6 @@ def __getattr__(name: str) -> Command:
     if method is None:
         raise AttributeError(name)
     return _command(method)
-
-
-@command()
-def certified(
-    traces: Traces,
-    *,
-    reading: Sampling,
-    settings: ChoiceSettings,
-    out: Annotated[str, _PATH],
-    form: Form,
-) -> None:
-    """Choose a policy whose loss is proven small: ``suffice choose``, writing the policy alone."""
-    from suffice.cli.commands.replay import choose_alone
-
-    if len(settings.promised_losses) > 1:
-        settings = replace(settings, max_loss=USUAL_LOSS)
-    choose_alone(traces, reading, settings, out, form)
 
 
 def _command(method: Method) -> Command:
@@ -163,8 +151,9 @@ def _fit(
     budget = measures.traces.full_budget
     metric = given.get("metric")
     measures = measures.by(metric)
-    watched = {} if method.quick else {"run": FitRun(progress=fit_progress())}
-    policy = method.fit(measures, preset, settings, split, **watched)
+    run, options = FitRun(progress=fit_progress()), fields(settings)
+    stated_or_usual = {option.name: getattr(settings, option.name) for option in options}
+    policy = fit_method(method.name, measures, preset, split, run=run, **stated_or_usual)
     return Fitted(
         policy=policy,
         max_rounds=budget,
@@ -184,7 +173,8 @@ def _told(policy: StopPolicy, method: Method) -> tuple[str, ...]:
     if facts.promise:
         lines.append(f"promise  {facts.promise}")
     lines += [f"note   {remark}" for remark in facts.notes]
-    if fitted := facts.fitted_on:
+    fitted = facts.fitted_on
+    if {"labelled", "split"} <= fitted.keys():  # another package's method may say less
         lines.append(
             f"fitted on {counted(fitted['labelled'], 'labeled question')} of split {fitted['split']}"
             if LABELS not in fitted
@@ -254,7 +244,7 @@ def _rows() -> Iterator[list[Any]]:
     for name, meaning, used in _REFERENCES:
         yield [name, meaning, used, "", "", ""]
     for name in NAMES:
-        with contextlib.suppress(UsageError):  # another package's, which cannot be loaded
+        with contextlib.suppress(UsageError):  # another package's, of which it was warned
             if (method := find_method(name)) is not None:
                 yield _row(method)
 

@@ -11,10 +11,10 @@ from typing import Annotated
 from suffice.cli.output import Form, print_result, put, say
 from suffice.cli.parser import command
 from suffice.errors import BackendError, DataError
+from suffice.live.requirements import choose_policy
 from suffice.monitor.following import AlarmLog, Following, WebHook
 from suffice.monitor.production import Production, ProductionSettings
 from suffice.options import Option
-from suffice.policies.policy_file import load_policy
 from suffice.trace.engines import as_place
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.store import store_at
@@ -51,7 +51,7 @@ def monitor(
         ),
     ],
     *,
-    policy: Annotated[str, Option(metavar="POLICY", help="policy file to watch")],
+    policy: Annotated[str, Option(metavar="P", help="policy file, fixed-K or rule to watch")],
     options: MonitorOptions,
     form: Form,
 ) -> int:
@@ -61,14 +61,14 @@ def monitor(
     poor confidence, losses above the promise, and too few correct answer sets. Also measures what stopping
     saves. Look as often as you like: the false-alarm chance holds over all looks.
     """
-    file, root = load_policy(policy), as_place(traces)
+    named, root = choose_policy(policy), as_place(traces)
     if traces == EXAMPLE.stem and not root.exists():
         root = EXAMPLE
     if not root.exists() and store_at(root) is None and not options.follow:
         raise DataError("no such file or directory; --follow waits for it", file=traces)
     past = None if options.reference is None else read_traces(options.reference)
-    settings = replace(options, max_rounds=options.max_rounds or file.max_rounds)
-    production = Production(file.policy, settings, past=past)
+    settings = replace(options, max_rounds=options.max_rounds or named.max_rounds)
+    production = Production(named.policy, settings, past=past)
     hook = None if options.webhook is None else WebHook(options.webhook)
     lines = None if options.alarms is None or options.alarms == "-" else Path(options.alarms)
     watched, log = Following(root, production), AlarmLog(lines, hook)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,7 +23,7 @@ from suffice.cli.shared_options import (
     tell_policy,
     written_policy,
 )
-from suffice.errors import UsageError, counted
+from suffice.errors import DataError, UsageError, counted
 from suffice.evaluation.settings import (
     ChoiceSettings,
     DiagnosisSettings,
@@ -33,6 +35,7 @@ from suffice.options import Option
 if TYPE_CHECKING:
     from suffice.evaluation.choose.choice import Choice
     from suffice.evaluation.promise_check import Carried
+    from suffice.measures.measures import Measures
 
 
 @command()
@@ -242,13 +245,15 @@ def choose(
         return int(found.decision != "holds")
     measures = reading.measures(*traces)
     folder = Path(out)
+    if (folder / "policy.json").exists():
+        _keep_own(folder / "policy.json", measures, traces)
     with waiting("choosing"):
         choice = procedure.choose(measures, settings)
     with waiting("writing the page"), replaced_together(folder, _FILES) as aside:
         choice.save(aside)
         if choice.guess is not None:
             choice.save(aside / "guess.json", guess=True)
-        write_choice(choice, aside)
+        write_choice(choice, measures, aside)
     policy, page, guess = folder / "policy.json", folder / "index.html", folder / "guess.json"
     if form.name == "text":
         put("\n".join(choice.screen()))
@@ -262,6 +267,27 @@ def choose(
     written = {**tell_policy(policy, choice.policy, measures.traces), "page": str(page)}
     print_result(form, choice.tables(), lambda: {**choice.to_json(), **written}, choice.notes)
     return 0
+
+
+def _keep_own(file: Path, measures: Measures, typed: tuple[str, ...]) -> None:
+    """Refuse to replace a policy that was chosen on another record than this or the example, or edited."""
+    from suffice.policies.policy_file import load_policy, policy_hash
+    from suffice.trace.rounds.reader import read_traces
+    from suffice.trace.rounds.trace_set import unit_keys
+    from suffice.trace.stored_file import EXAMPLE
+
+    sample = set[str]()
+    with suppress(DataError):  # no policy file: somebody's own
+        held = load_policy(file)
+        if held.chosen_on.get("policy") == policy_hash(held.policy):
+            sample.update(str(held.chosen_on.get("sample")).split())
+    records = (measures.traces, read_traces(EXAMPLE)) if sample else ()
+    if any(not sample.isdisjoint(map("{:.0f}".format, unit_keys(held))) for held in records):
+        return
+    raise UsageError(
+        f"{file} is not from a choice on this record, so it stays; to write elsewhere, type: suffice "
+        f"choose {shlex.join(typed)} --out {shlex.quote(f'{file.parent}-2')}"
+    )
 
 
 def _against(
@@ -281,54 +307,24 @@ def _against(
         return carry_promise((traces[0], new), (against, old), str(policies[0]), settings)
 
 
-@command()
-def sweep(
-    traces: Traces,
-    *,
-    reading: Sampling,
-    settings: ChoiceSettings,
-    out: PolicyOut = None,
-    form: Form,
-) -> None:
-    """Choose the number of a rule: ``suffice choose --rule RULE``, of which the policy alone is written."""
-    choose_alone(traces, reading, replace(settings, family="thresholds"), out, form)
+def write_choice(choice: Choice, measures: Measures, folder: Path) -> None:
+    """Write ``choice.json`` and ``index.html``; ``measures`` hold the questions of the choice, or more."""
+    import numpy as np
 
-
-def choose_alone(
-    traces: str, reading: Sampling, settings: ChoiceSettings, out: str | None, form: Form
-) -> None:
-    """Choose one policy for a record and print its candidates; write no page."""
-    from suffice.evaluation.choose import procedure
-
-    measures = reading.measures(traces)
-    with waiting("choosing"):
-        choice = procedure.choose(measures, settings)
-    written = {}
-    if out is not None:
-        written = tell_policy(choice.save(out), choice.policy, measures.traces)
-    if form.name == "text":
-        put("\n".join(choice.screen()))
-    print_result(
-        form,
-        [choice.named("candidates")] if form.name == "text" else choice.tables(),
-        lambda: {**choice.to_json(), **written},
-        [f"note: {note}" for note in choice.notes],
-    )
-
-
-def write_choice(choice: Choice, folder: Path) -> None:
-    """Write ``choice.json`` and ``index.html`` into the folder."""
     from suffice.evaluation.diagnose.report_data import PartsSettings, report_data, report_parts
+    from suffice.evaluation.replay.compare import Comparison
     from suffice.report.page import render_report
 
-    comparison = choice.comparison
-    parts = report_parts(
-        comparison.measures, comparison, PartsSettings(parts=("guarantees", "costs"))
-    )
+    result = choice.result
+    measures = measures.by(result.metric.name)
+    chosen = np.isin(measures.traces.question_ids, result.question_ids)
+    comparison = Comparison(measures=measures.take(chosen), result=result)
+    wanted = PartsSettings(parts=("guarantees", "costs"))
+    parts = report_parts(comparison.measures, comparison, wanted)
     left_out = {**choice.left_out, **parts.left_out}
     left_out.pop("guarantees", None)  # said on the first screen
     parts = replace(parts, contents={**parts.contents, "choice": choice}, left_out=left_out)
-    data = report_data(comparison.measures, comparison.result, parts)
+    data = report_data(comparison.measures, result, parts)
     document = json.dumps(choice.to_json(), ensure_ascii=False, indent=1, allow_nan=False)
     (folder / "choice.json").write_bytes(document.encode())
     (folder / "index.html").write_bytes(render_report(data).encode())

@@ -214,7 +214,7 @@ def demo(
         )
         return 0
     print_tables([_short(comparison)])
-    put(f"\nTraces: {folder / 'traces'}\nPolicy: {policy_file}\nReport: {page}")
+    put(f"Traces: {folder / 'traces'}\nPolicy: {policy_file}\nReport: {page}")
     return 0
 
 

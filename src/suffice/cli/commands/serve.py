@@ -63,9 +63,8 @@ def serve(
     """
     for module in ("fastapi", "uvicorn", "prometheus_client"):
         require(module, extra="serve", purpose="suffice serve")
-    settings = with_given(
-        ServeSettings() if config is None else load_settings(config), given.of(ServeSettings)
-    )
+    told = given.of(ServeSettings)
+    settings = with_given(ServeSettings(), told) if config is None else load_settings(config, told)
     if policy:
         settings = replace(settings, policies=named(policy))
     if new_token is not None:
@@ -84,6 +83,8 @@ def serve(
     door = operation.check(settings)
     service = open_service(settings)
     if check:
+        if service.ground is not None:
+            service.ground.ask_once(settings.limits.seconds)
         _tell_check(settings, service, as_json=json)
         service.close()
         return

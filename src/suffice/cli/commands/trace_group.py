@@ -18,7 +18,7 @@ from suffice.errors import UsageError, counted
 from suffice.live.privacy import RedactedScore, redact_traces
 from suffice.measures.contents import traces_info
 from suffice.measures.seen import record_banners
-from suffice.options import Option
+from suffice.options import Option, read_grid
 from suffice.trace.export import EXPORT_FORMATS, export_traces
 from suffice.trace.plan_traces import PLANS, inspect_plans
 from suffice.trace.recording import prune as prune_store
@@ -35,6 +35,13 @@ from suffice.trace.stored_file import schema_of
 
 _MOST_SHOWN = 20
 _NEW = "a .parquet file or a directory that does not exist yet"
+Separator = Annotated[
+    str, Option(metavar="TEXT", help="what parts several texts in a cell, as in 'Oslo|Kristiania'")
+]
+ScoreRange = Annotated[
+    tuple[float, ...],
+    Option(metavar="LOW,HIGH", parse=read_grid, help="worst and best score, which become 0 and 1"),
+]
 Replace = Annotated[bool, Option(help="replace what the record says")]
 
 
@@ -235,6 +242,8 @@ def label(
             "columns of these names)",
         ),
     ] = None,
+    separator: Separator = "",
+    score_range: ScoreRange = (),
     replace: Replace = False,
     skip_unknown: Annotated[
         bool, Option(help="leave out labels of questions that are not in the record")
@@ -261,6 +270,8 @@ def label(
         labels,
         out,
         columns=columns,
+        separator=separator,
+        score_range=score_range,
         replace=replace,
         skip_unknown=skip_unknown,
     )
@@ -313,7 +324,7 @@ def take(
             parse=lambda text: parse_column_map(text, ROLES, free=SIGNAL),
             help="question_id=..,round=..,question=..,answer=..,gold_answers=..,passage_ids=.., "
             "signals.NAME=.., or any other column. Name a nested field as usage.in, or hits[].doc in a list. "
-            "(default: columns of these names)",
+            "Columns of these names are read too, except NAME=-.",
         ),
     ] = None,
     rounds_from: Annotated[
@@ -326,6 +337,14 @@ def take(
         Literal["refuse", "first", "last"],
         Option(help="which row to keep if a round appears twice"),
     ] = "refuse",
+    answers_in_every_round: Annotated[
+        bool,
+        Option(
+            help="the loop does so anyway (answer_calls = 0): a policy pays for all rounds it ran"
+        ),
+    ] = False,
+    separator: Separator = "",
+    score_range: ScoreRange = (),
     to: ToNew,
 ) -> None:
     """Import recordings made elsewhere, and say what they lack and how to add it."""
@@ -338,6 +357,9 @@ def take(
         columns=columns,
         rounds_from=rounds_from,
         duplicates=duplicates,
+        answers_in_every_round=answers_in_every_round,
+        separator=separator,
+        score_range=score_range,
     )
 
 

@@ -19,10 +19,14 @@ from suffice.stats.p_values import (
     binomial_p_values,
     hoeffding_bentkus_p_values,
     holm,
+    signed_p_values,
+    student_p_values,
 )
-from suffice.stats.units import Array, unit_means
+from suffice.stats.units import Array, unit_sums
 
 _BLOCK_CELLS = 4_000_000  # losses held at a time
+_HOPELESS = 0.25
+"""Student's p-value above which nothing is bet: no error that is ever asked for is as large."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +73,10 @@ class Half:
     ``stops`` (n_members, n_questions) are rounds from 1, ``scores`` (n_questions, n_rounds) the score, and
     ``right`` the score for wrong stops if that is another. ``last`` (n_questions,) is each question's last
     recorded round, ``costs`` (n_members,) the mean cost a question. ``units`` (n_questions,) number
-    independent units from 0; their losses are averaged first (``None``: questions are independent). The
-    betting test takes units in ``orders`` (n, n_units), which must not depend on losses. With cut questions
-    ``seen`` says how far each was seen, and ``reach`` is the greatest possible weight in either half.
+    independent units from 0 (``None``: questions are independent). The betting test takes units in
+    ``orders`` (n, n_units), which must not depend on losses; ``anytime``: in the one order of recording, with
+    stakes that do not depend on their number. With cut questions ``seen`` says how far each was seen, and
+    ``reach`` is the greatest possible weight in either half.
     """
 
     stops: NDArray[np.int16] | RuleStops
@@ -83,46 +88,83 @@ class Half:
     right: Array | None = None
     units: NDArray[np.intp] | None = None
     orders: NDArray[np.intp] | None = None
+    anytime: bool = False
 
     def __len__(self) -> int:
         return len(self.last) if self.units is None else int(self.units.max(initial=-1)) + 1
 
     def losses(self, members: NDArray[np.intp], of: LossName) -> Array:
-        """Return losses in [0, 1], scaled by :func:`_scaled`, (n_units, n_members)."""
+        """Return the losses of some members, (n_questions, n_members), in [-reach, reach]."""
         n_questions = len(self.scores)
-        by_round = _scaled(np.ascontiguousarray(self._by_round(of).T), of, self)
         places = (self.stops[members].T - 1).astype(np.intp, order="C")
         places *= n_questions
         places += np.arange(n_questions)[:, None]
-        losses = np.asarray(by_round.ravel().take(places))
-        return losses if self.units is None else unit_means(losses, self.units)
+        return np.asarray(np.ascontiguousarray(self._by_round(of).T).ravel().take(places))
 
     def _by_round(self, loss: LossName) -> Array:
-        """The loss of stopping after each round, (n_questions, n_rounds), in [-reach, reach]."""
+        """The loss of stopping after each round, (n_questions, n_rounds)."""
         scores = self.right if loss == "wrong-stop" and self.right is not None else self.scores
         if self.seen is None:
             full = scores[np.arange(len(scores)), self.last - 1]
             return _lost(full[:, None], scores, loss)
         return np.clip(weighted_losses(scores, self.seen, loss), -self.reach, self.reach)
 
+    def p_values(
+        self,
+        losses: Array,
+        of: LossName,
+        limits: float | Array,
+        level: float,
+        *,
+        whole: bool = True,
+    ) -> Array:
+        """Return p-values of "the mean loss is above its limit", (n,), for losses (n_questions, n).
 
-def _scaled(values: Array, of: LossName, half: Half) -> Array:
-    """Values on their own scale brought to [0, 1], in place."""
-    values /= half.reach
-    if of == "signed":
-        values += 1.0
-        values /= 2.0
-    return values
+        Scores of 0 and 1 of independent questions have exact tests, but not where losses are averaged over a
+        coin (not ``whole``). Other losses are bet on, and Student's test must reject too: no proof
+        contradicts its own interval.
+        """
+        limits = np.broadcast_to(np.asarray(limits, np.float64), losses.shape[1:])
+        if whole and self.counts(of) and of == "signed":
+            return signed_p_values(losses, limits, delta=level)
+        trivial = limits >= self.reach
+        limits = np.minimum(limits, self.reach * (1.0 - 1e-9))
+        values = np.clip(self._to_unit(self.of_units(losses, limits), of), 0.0, 1.0)
+        most = self._to_unit(limits, of)
+        if whole and self.counts(of):
+            found = binomial_p_values(values, most)
+        elif of == "drop" and self.reach == 1.0 and not self.anytime:
+            found = hoeffding_bentkus_p_values(values, most)
+        else:
+            found = student_p_values(values, most)
+            some = found <= max(level, _HOPELESS)
+            bets = betting_p_values(
+                values[:, some], most[some], delta=level, orders=self.orders, anytime=self.anytime
+            )
+            found[some] = np.maximum(bets, found[some])
+            found[~some] = 1.0
+        return np.where(trivial, 0.0, found)
 
+    def of_units(self, losses: Array, limits: float | Array) -> Array:
+        """Return losses of units, (n_units, n), whose mean is at its limit where that of questions is.
 
-def limit_of(bound: Bound, half: Half) -> float:
-    """Return the bound on the scale of :meth:`Half.losses`."""
-    return float(_scaled(np.array([bound.most]), bound.of, half)[0])
+        They are the sums of a unit's losses above the limit, over the size of the largest unit.
+        """
+        if self.units is None or len(self) == len(losses):
+            return losses
+        above = unit_sums(losses - limits, self.units)
+        return np.asarray(limits + above / np.bincount(self.units).max())
 
+    def counts(self, of: LossName) -> bool:
+        """Whether every loss is -1, 0 or 1, whatever the questions, and each question stands alone."""
+        if self.anytime or self.seen is not None or len(self) < len(self.last):
+            return False
+        scores = self.right if of == "wrong-stop" and self.right is not None else self.scores
+        return bool((np.isin(scores, (0.0, 1.0)) | np.isnan(scores)).all())
 
-def plain(means: Array, bound: Bound, half: Half) -> Array:
-    """Undo :func:`_scaled` for means."""
-    return half.reach * (2.0 * means - 1.0 if bound.of == "signed" else means)
+    def _to_unit(self, values: Array, of: LossName) -> Array:
+        """Values of a loss brought to [0, 1]."""
+        return (values / self.reach + 1.0) / 2.0 if of == "signed" else values / self.reach
 
 
 def _lost(full: Array, stopped: Array, loss: LossName) -> Array:
@@ -142,7 +184,7 @@ def weighted_losses(scores: Array, seen: Seen, loss: LossName) -> Array:
         weight = seen.weights(np.full_like(seen.last, seen.budget))
         losses = np.where(weight > 0, weight * _lost(full[:, None], plain, loss).T, 0.0).T
     losses[:, -1] = 0.0
-    return losses
+    return np.asarray(losses * np.broadcast_to(seen.counts, len(losses))[:, None])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +202,7 @@ def member_tests(
     """Test a family at a ``level`` (``None``: the promise's delta)."""
     distinct = _cheapest_of_equals(learn, full)
     everyone = np.arange(len(test.costs))
-    losses = _means(learn, everyone, settings.bounds[0])
+    losses = mean_of(learn, settings.bounds[0])
     order = _order(learn, distinct, losses, full, settings)
     in_sequence = settings.correction == "fixed-sequence"
     level = settings.delta if level is None else level
@@ -187,29 +229,17 @@ def _over_members(
     return np.concatenate(parts)
 
 
-def _means(half: Half, members: NDArray[np.intp], bound: Bound) -> Array:
-    return _over_members(members, half, lambda part: half.losses(part, bound.of).mean(axis=0))
-
-
 def mean_of(half: Half, bound: Bound) -> Array:
-    """Return the mean of a bound's loss for every member, on its own scale, (n_members,)."""
-    return plain(_means(half, np.arange(len(half.costs)), bound), bound, half)
+    """Return the mean of a bound's loss for every member, (n_members,)."""
+    everyone = np.arange(len(half.costs))
+    return _over_members(everyone, half, lambda part: half.losses(part, bound.of).mean(axis=0))
 
 
 def _p_values(half: Half, members: NDArray[np.intp], bound: Bound, level: float) -> Array:
-    return _over_members(
-        members, half, lambda part: p_values_of(half, half.losses(part, bound.of), bound, level)
-    )
+    def tested(part: NDArray[np.intp]) -> Array:
+        return half.p_values(half.losses(part, bound.of), bound.of, bound.most, level)
 
-
-def p_values_of(half: Half, losses: Array, bound: Bound, level: float) -> Array:
-    """Return p-values of "the mean is above the bound" for scaled losses (n_units, n), (n,)."""
-    limit = limit_of(bound, half)
-    if bound.of == "drop" and half.reach == 1.0:
-        return hoeffding_bentkus_p_values(losses, limit)
-    if bound.of == "wrong-stop" and np.isin(losses, (0.0, 1.0)).all():
-        return binomial_p_values(losses, limit)
-    return betting_p_values(losses, limit, delta=level, orders=half.orders)
+    return _over_members(members, half, tested)
 
 
 def _order(
@@ -229,12 +259,12 @@ def _danger(half: Half, members: NDArray[np.intp], settings: Promise) -> Array:
     """How far members are above the bound they are nearest to breaking, in standard errors."""
     worst = np.full(len(members), -np.inf)
     for bound in settings.bounds:
-        limit = limit_of(bound, half)
 
-        def above(part: NDArray[np.intp], of: LossName = bound.of, limit: float = limit) -> Array:
-            losses = half.losses(part, of)
-            spread = losses.var(axis=0) + limit * (1.0 - limit) / len(half)
-            return np.asarray((losses.mean(axis=0) - limit) / np.sqrt(spread))
+        def above(part: NDArray[np.intp], bound: Bound = bound) -> Array:
+            losses, most = half.losses(part, bound.of), bound.most
+            least = half.reach if bound.of == "signed" else 0.0
+            spread = losses.var(axis=0) + (half.reach - most) * (most + least) / len(half)
+            return np.asarray((losses.mean(axis=0) - most) / np.sqrt(spread))
 
         np.maximum(worst, _over_members(members, half, above), out=worst)
     return worst
@@ -263,14 +293,14 @@ def bound_in_words(
     if of == "wrong-stop":
         return f"{turn} right into wrong on at most {100 * most:g}% of the questions"
     gains = ", gains not counted" if of == "drop" else ""
-    return f"{lose} at most {100 * most:g} {label} points{gains}"
+    return f"{lose} at most {100 * most:g} {label} points on average{gains}"
 
 
 def allowed_in_words(terms: Mapping[str, Any]) -> str:
     """Say the losses that the terms of a guarantee allow; empty: unknown."""
     bounds = terms.get("bounds") or [{"of": terms.get("loss"), "at_most": terms.get("max_loss")}]
     metric = str(terms.get("metric"))
-    label = METRICS[metric].label if metric in METRICS else "score"  # type: ignore[index]
+    label = METRICS[metric].label if metric in METRICS else "score"
     agreement = metric == METRICS["agreement"].key("em")
     known = ((one["of"], one["at_most"]) for one in bounds if one["of"] in get_args(LossName))
     return joined(

@@ -30,6 +30,7 @@ from suffice.evaluation.replay.named_policies import (
 )
 from suffice.evaluation.replay.runner import Runner
 from suffice.evaluation.settings import ChoiceSettings, ComparisonSettings
+from suffice.measures.contents import NOT_AS_PROMISED, exploration
 from suffice.measures.costs import CostAxis, CostBook, policy_reads
 from suffice.measures.measures import Measures
 from suffice.measures.seen import Seen
@@ -38,7 +39,7 @@ from suffice.policies.method import Preset
 from suffice.policies.registry import find_method, fit_method, nameable_methods
 from suffice.policies.unfitted import FixedPolicy
 from suffice.scoring import AnswerChoice, F1Kind
-from suffice.stats.units import Array, lots, numbered_units, unit_means
+from suffice.stats.units import Array, lots, numbered_units
 from suffice.trace.rounds.trace_set import TraceSet, in_words, unit_keys
 
 RANK, PROVE = "rank", "prove"
@@ -48,15 +49,16 @@ _FEWEST = 4
 
 
 def without_gaps(measures: Measures, who: str, f1_kind: F1Kind) -> tuple[Measures, str | None]:
+    """Return the questions with unscored answers at their worst, and how many have some."""
     scored = measures.scores(f1_kind)
     gaps = (measures.traces.exists & np.isnan(scored.compared)).any(axis=1) & scored.labelled
     if not gaps.any():
         return measures, None
     if measures.seen is not None or (gaps == scored.labelled).all():
         measures.scores_throughout(who, f1_kind)  # refuses, saying what would mend it
-    return measures.take(~gaps), (
-        f"{counted(int(gaps.sum()), measures.metric.noun)} left out: some round has no scored answer. The "
-        "choice holds for questions like the others"
+    return measures.at_worst(), (
+        f"{counted(int(gaps.sum()), measures.metric.noun)} without a scored answer in some round count at "
+        "their worst: wrong if stopped there, right at the full budget"
     )
 
 
@@ -78,7 +80,19 @@ def labelled_only(measures: Measures, settings: ChoiceSettings) -> tuple[Measure
     if labelled.all():
         return measures, []
     left_out = counted(int((~labelled).sum()), "question")
-    return measures.take(labelled), [f"{left_out} not {measures.metric.scored} left out"]
+    return measures.only_labelled(labelled), [f"{left_out} not {measures.metric.scored} left out"]
+
+
+def refuse_wrong_exploration(measures: Measures) -> None:
+    """Refuse a record whose share of explored questions is not the stated one: its weights are wrong."""
+    if (seen := measures.seen) is None:
+        return
+    found = exploration(seen, measures.scores().labelled)
+    if wrong := [one for one in found.notes() if one.startswith(NOT_AS_PROMISED)]:
+        raise UsageError(
+            f"nothing can be proven from {measures.traces.origin.source}, {wrong[0]}; keep every question of "
+            "the log and its true propensity, or choose on a record that no policy cut"
+        )
 
 
 def in_parts(measures: Measures, settings: ChoiceSettings) -> tuple[Measures, list[str]]:
@@ -222,10 +236,14 @@ def candidates_of(record: Measures, kept: Measures, settings: ChoiceSettings) ->
     asked = asked_policies(record, fixed, f1_kind=settings.f1_kind)
     if settings.family == "all":
         asked += _methods(record, settings)
-    asked += asked_policies(record, settings.policies, rules, f1_kind=settings.f1_kind)
+    of_user = asked_policies(record, settings.policies, f1_kind=settings.f1_kind)
+    asked += [*of_user, *asked_policies(record, (), rules, f1_kind=settings.f1_kind)]
     warned: list[str] = []
     asked = [replace(one, build=partial(_told, one, warned)) for one in asked]
     able, left_out = runnable(asked, kept, settings.f1_kind)
+    for one in of_user:
+        if one.name in left_out:
+            raise UsageError(f"policy {one.name!r} cannot run here: {left_out[one.name]}")
     if why is not None:
         left_out["rules"] = why
     texts = set(rules)
@@ -372,16 +390,37 @@ def _rules(
     return texts, len(priced), notes, None
 
 
-_ORDERS, _MANY = 10, 20_000
-"""Orders in which units are bet on; one where there are so many that no order matters."""
+_ORDERS, _BETS, _MANY = (10, 200), 200_000, 20_000
+"""Least and most orders in which units are bet on, their number times the units, and the units beyond which
+one order is as good as many."""
 
 
-def betting_orders(ids: Sequence[str], units: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return orders of the betting test from the questions' ids alone, (n_orders, n_units)."""
+def betting_orders(keys: Array, units: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return orders of the betting test from the keys of questions alone, (n_orders, n_units)."""
     first = np.unique(units, return_index=True)[1]
-    names = [ids[row] for row in first.tolist()]
-    count = _ORDERS if len(names) <= _MANY else 1
+    names = [f"{key:.0f}" for key in keys[first].tolist()]
+    least, most = _ORDERS
+    count = max(least, min(most, _BETS // max(len(names), 1))) if len(names) <= _MANY else 1
     return np.stack([np.argsort(lots(f"order {n}", names), kind="stable") for n in range(count)])
+
+
+def _in_order_of_recording(measures: Measures) -> NDArray[np.intp]:
+    """Return the place of every question in the order of recording, (n_questions,)."""
+    traces = measures.traces
+    ended = traces.of_last_rounds("time") if traces.has("time") else [None]
+    why = None
+    if measures.seen is not None:
+        why = "a policy cut some of its questions"
+    elif None in ended:
+        why = "it does not say when every question was recorded (column time)"
+    elif len(np.unique(measures.units)) < traces.n_questions:
+        why = "some of its questions have the same text or group"
+    if why is not None:
+        raise UsageError(
+            f"--anytime bets on questions in the order of recording, and {traces.origin.source} does not "
+            f"allow that: {why}; leave --anytime out and choose once, at a size decided beforehand"
+        )
+    return np.argsort(np.argsort(np.array(ended), kind="stable"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -397,7 +436,9 @@ class Kept:
     seen: Seen | None
     reach: float
     units: NDArray[np.intp]
+    keys: Array  # of the units, as :func:`unit_keys` makes them
     ids: Sequence[str]
+    recorded: NDArray[np.intp] | None  # the questions in the order of recording, if bets follow it
 
     @classmethod
     def of(cls, kept: Measures, members: Sequence[Candidate], settings: ChoiceSettings) -> Kept:
@@ -438,7 +479,9 @@ class Kept:
             seen=None if kept.seen is None else kept.seen.of(scored),
             reach=1.0 if kept.seen is None else kept.seen.reach,
             units=kept.units,
+            keys=unit_keys(kept.traces),
             ids=kept.traces.question_ids,
+            recorded=_in_order_of_recording(kept) if settings.anytime else None,
         )
 
     def half(self, rows: NDArray[np.intp]) -> Half:
@@ -448,9 +491,12 @@ class Kept:
             scores=self.scores[rows],
             right=self.right[rows],
             last=self.last[rows],
-            costs=unit_means(self.costs[:, rows].T, units).mean(axis=0),
+            costs=self.costs[:, rows].mean(axis=1),
             seen=None if self.seen is None else self.seen.take(rows),
             reach=self.reach,
             units=units,
-            orders=betting_orders([self.ids[row] for row in rows.tolist()], units),
+            orders=betting_orders(self.keys[rows], units)
+            if self.recorded is None
+            else np.argsort(self.recorded[rows])[None, :],
+            anytime=self.recorded is not None,
         )

@@ -9,14 +9,16 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
+import numpy as np
+
 from suffice.contracts import StopPolicy
-from suffice.costs.usage import COSTS
 from suffice.errors import UsageError, counted
 from suffice.evaluation.choose.bounds import LOSE, LOSES, bound_in_words, joined
 from suffice.evaluation.choose.candidates import LATEST, PROVE, RANK, Candidate
-from suffice.evaluation.choose.proof import LIKELY, POWER, Promised, Proven, Row
+from suffice.evaluation.choose.proof import LIKELY, Promised, Proven, Row
+from suffice.evaluation.choose.sample_size import POWER, SampleSize
 from suffice.evaluation.replay.compare import Comparison
-from suffice.evaluation.replay.results import PolicyResult, ReplayResult
+from suffice.evaluation.replay.results import BY_SIGNALS, PolicyResult, ReplayResult
 from suffice.evaluation.settings import ChoiceSettings
 from suffice.measures.costs import ANSWERS_ASSUMED, CostAxis, CostChange, cost_changes
 from suffice.policies.defaults import FIT_SPLIT
@@ -27,10 +29,12 @@ from suffice.results.table import Column, Described, Table, Value, table_of
 from suffice.results.tabular import Tabular
 from suffice.scoring import Metric
 from suffice.stats.intervals import Interval
+from suffice.stats.units import Array
 
 _DEARER = 0.05
 """Rise of a known cost beyond which the headline begins with it."""
 _WIDTH = 80
+_MOST_NAMED = 50  # questions by id
 _ASSUMED = (
     "Assumed: the call of a round only answers, so all rounds cost one call. If your loop needs the call "
     "to go on, log answer_calls as 0."
@@ -50,6 +54,9 @@ class Ranked:
     p_value: float | None = None
 
 
+CHANGED = "Which answers change?"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Choice(Tabular):
     """The policy chosen for a record, the reasons, and its figures.
@@ -59,8 +66,7 @@ class Choice(Tabular):
     candidates without labels (fixed budgets, proven paths) on all labeled questions; ``comparison`` replays
     the best fitted candidates on the held-out questions. ``ranked`` are all fitted candidates, best first,
     ``parts`` the sizes of the splits. ``by_majority`` is the full budget's gain by its most frequent answer.
-    ``wrong`` are questions that the policy gets wrong and the full budget right. ``incomplete`` counts
-    labeled questions without an answer in some round, which are left out. ``made`` tells the questions that
+    ``incomplete`` counts labeled questions without an answer in some round. ``made`` tells the questions that
     chose, by keys of some of them and a hash of the held-out ones, and ``max_rounds`` the full budget.
     """
 
@@ -78,8 +84,6 @@ class Choice(Tabular):
     max_rounds: int
     parts: Mapping[str, int]
     axis: CostAxis
-    wrong: tuple[Mapping[str, Any], ...]
-    wrong_count: int
     left_out: Mapping[str, str]
     notes: tuple[str, ...]
     warned: tuple[str, ...] = ()
@@ -150,6 +154,20 @@ class Choice(Tabular):
         changes = cost_changes(full.costs, self.measured_of(candidate).costs)
         return tuple(one for one in changes if one.name != "retrievals" or one.full is not None)
 
+    @property
+    def early(self) -> Mapping[str, Sequence[str]]:
+        """Questions that stop early, and those of them with a lower or higher score than going on has."""
+        own, full = self.measured, self.full
+        stops, gain = own.stops < full.stops, self._returned(own) - self._returned(full)
+        parts = {"all": stops, "lower": stops & (gain < 0), "higher": stops & (gain > 0)}
+        ids = np.asarray(self.result.question_ids)
+        return {
+            name: ids[part & (self.result.cut is None)].tolist() for name, part in parts.items()
+        }
+
+    def _returned(self, policy: PolicyResult) -> Array:
+        return policy.at_stops.scores[self.metric.score]
+
     def saved_by(self, candidate: Candidate) -> float | None:
         both = self.measured_of(candidate), self._full_of(candidate)
         own, before = (one.costs.get(self.axis.name) for one in both)
@@ -189,8 +207,11 @@ class Choice(Tabular):
         return f"{_first(self.title)}.", " ".join(filter(None, (self._saves(), self._promise())))
 
     def dearer(self) -> Iterator[str]:
-        rises = [one for one in self.changes if (one.change or 0.0) > _DEARER]
-        if rises:
+        """Say which costs rise: of models that differ dollars and seconds, since calls do not add up."""
+        traces = self.comparison.traces
+        apart = traces.has("model") and len(traces.table.column("model").unique()) > 1
+        changes = [one for one in self.changes if not apart or one.name in ("seconds", "usd")]
+        if rises := [one for one in changes if (one.change or 0.0) > _DEARER]:
             told = joined([f"{_label(one)} by {percent(one.change)}%" for one in rises])
             yield f"This raises {told}."
 
@@ -227,6 +248,8 @@ class Choice(Tabular):
             yield from wrap(sentence, _WIDTH)
         yield ""
         yield from _aligned(self._side_by_side())
+        if self.early["all"]:
+            yield from wrap(" ".join(self._changed()), _WIDTH)
         if self.promised is not None:
             yield ""
             yield from self._allowed(self.promised.rows)
@@ -264,11 +287,14 @@ class Choice(Tabular):
         """What the lines of the table promise; nothing where none is proven."""
         if self.promised is None or all(row.proven is None for row in self.promised.rows):
             return ""
-        together = "Every line holds at once" if len(self.promised.rows) > 1 else "It holds"
-        sure = f"{100 * self.settings.confidence:g}% confidence"
+        several = len(self.promised.rows) > 1
+        together = "All these losses are bounded at once" if several else "The loss is bounded"
         units, questions = self.promised.row.units, self.parts["all"]
-        of = "" if units == questions else f" texts or groups of {counted(questions, 'question')}"
-        return f"{together} ({sure}, independent questions like these {units:,}{of})."
+        of = "" if units == questions else f" in {units:,} independent texts or groups"
+        return (
+            f"{together}, at {100 * self.settings.confidence:g}% confidence, for questions like these "
+            f"{questions:,}{of}. Savings are measured."
+        )
 
     @property
     def all_rounds(self) -> str:
@@ -283,13 +309,15 @@ class Choice(Tabular):
 
     def answers(self) -> Mapping[str, tuple[str, str]]:
         return {
-            "Does looping pay here?": self._looping(),
+            "Do more rounds help?": self._more_rounds(),
+            BY_SIGNALS: self._by_signals(),
             "Which policy?": self._which(),
             "What does it cost, what does it save?": self._saving(),
+            CHANGED: self._changed(),
             "How sure is that?": self._surely(),
         }
 
-    def _looping(self) -> tuple[str, str]:
+    def _more_rounds(self) -> tuple[str, str]:
         frontier, label = self.whole.frontier, self.metric.label
         if frontier is None or not (known := frontier.known):
             return "Not known:", "questions were cut before later rounds, or none has a score."
@@ -297,7 +325,7 @@ class Choice(Tabular):
         if last < self.whole.max_rounds:
             return "Not known:", (
                 f"after round {last} questions were cut, and what more rounds would score was not seen "
-                f"({label} {percent(at_last)} after round {last}). {self._deciding()}"
+                f"({label} {percent(at_last)} after round {last})."
             )
         ends = (
             ""
@@ -323,7 +351,7 @@ class Choice(Tabular):
         else:
             short = "Not shown that more rounds help."
             moved += f". {_power(gain)}"
-        return short, f"{moved.rstrip('.')}.{ends} {self._deciding()}{self._voting()}"
+        return short, f"{moved.rstrip('.')}.{ends}{self._voting()}"
 
     def _voting(self) -> str:
         gain = self.by_majority
@@ -334,25 +362,18 @@ class Choice(Tabular):
             f"{self.metric.label} by {points(gain)} points."
         )
 
-    def _deciding(self) -> str:
-        asked = [self.measured] if self.measured.adaptive else []
-        asked = asked or [one for one in self.comparison.result.policies if one.adaptive]
-        if not asked:
-            return "No candidate decides by what it reads."
-        compared = [(one, against) for one in asked for against in one.against_fixed]
-        if not compared:
-            return "Whether deciding by what was read pays is not known."
-        policy, best = max(compared, key=lambda one: one[1].gain.low)
-        who = "This policy" if self.measured.adaptive else policy.label
-        of = "" if len(asked) == 1 else f" (of {len(asked)} policies, each compared alone)"
-        surely = "significantly better" if best.pays else "not significantly better"
-        said = [
-            f"{who} is {surely} than the best fixed number of rounds at equal {COSTS[best.cost].label}: "
-            f"{points(best.gain)} points{of}."
-        ]
-        if not best.pays:
-            said.append(_power(best.gain))
-        return " ".join(said)
+    def _by_signals(self) -> tuple[str, str]:
+        """Answer from the questions of the policy's own figures, if a policy there reads signals."""
+        both = self.result, self.comparison.result
+        of = next((one for one in both if any(p.adaptive for p in one.policies)), self.result)
+        short, _, more = of.verdict(self.chosen.policy.name).partition(": ")
+        gains = [against.gain for policy in of.policies for against in policy.against_fixed]
+        varied = [gain for gain in gains if gain.high > gain.low]
+        if varied and all(gain.low <= 0 for gain in gains):
+            more += f" {_power(max(varied, key=lambda gain: gain.low))}"
+        if of is not self.result:
+            more += f" That is of {counted(of.questions, 'held-out question')}."
+        return f"{short}:", more
 
     def _which(self) -> tuple[str, str]:
         short = f"{_first(self.title)}."
@@ -380,24 +401,29 @@ class Choice(Tabular):
         delta = self.measured.delta_full
         scored = "is not known" if delta is None else f"changes by {points(delta)} points"
         short = self._saves() or "Saves nothing."
-        return short, (
-            f"On {where} {counted(size, 'question')} {self.metric.label} {scored}. {self._above_the_cap()}"
-            f"{self._stopped_wrong()}"
-        ).rstrip()
+        said = f"On {where} {counted(size, 'question')} {self.metric.label} {scored}."
+        return short, f"{said}{self._above_the_cap()}"
+
+    def _changed(self) -> tuple[str, str]:
+        if self.result.cut is not None:
+            return "Not known:", "questions were cut before their full budget."
+        if not self.early["all"]:
+            return "None:", "no question stops early."
+        early, lower, higher = (f"{len(ids):,}" for ids in self.early.values())
+        both = np.concatenate([self._returned(self.measured), self._returned(self.full)])
+        if self.metric.agreement:
+            told = f"{lower} with another answer"
+        elif np.isin(both[~np.isnan(both)], (0.0, 1.0)).all():
+            told = f"{lower} now wrong, {higher} now right"
+        else:
+            told = f"{self.metric.label} lower for {lower}, higher for {higher}"
+        return f"{early} of {counted(len(self.measured.stops), 'question')} stop early:", f"{told}."
 
     def _above_the_cap(self) -> str:
         most, own = self.settings.max_cost, self.measured.costs.get(self.axis.name)
         if most is None or own is None or own <= most:
             return ""
-        return f"That is above the {most:g} allowed. "
-
-    def _stopped_wrong(self) -> str:
-        if self.result.cut is not None or self.in_full:
-            return ""
-        return (
-            f"On {self.wrong_count:,} of {counted(len(self.measured.stops), 'question')} it stops with a "
-            f"wrong answer where {self.all_rounds} would have been right."
-        )
+        return f" That is above the {most:g} allowed."
 
     def _surely(self) -> tuple[str, str]:
         if self.promised is None:
@@ -461,7 +487,7 @@ class Choice(Tabular):
             rows=[[question, " ".join(said)] for question, said in self.answers().items()],
         )
         allowed = () if self.promised is None else (self._allowed_table(self.promised.rows),)
-        return (before, *allowed, said, self._ranked_table(), *self._wrong_tables())
+        return (before, *allowed, said, self._ranked_table())
 
     def plotted(self) -> Plot:
         if self.promised is None:
@@ -489,7 +515,10 @@ class Choice(Tabular):
     def _ranked_table(self) -> Table:
         described: list[Described] = [
             ("candidate.group", Column(name="kind", drop=2)),
-            ("loss", Column(name="loss", kind="points", head="loss when\nranked")),
+            (
+                lambda one: -one.loss,
+                Column(name="change", kind="points", head="change when\nranked"),
+            ),
             ("cost", Column(name="cost", kind="number", head=f"{self.axis.label}\nwhen ranked")),
             ("p_value", Column(name="p_value", kind="p_value", head="p-value", drop=1)),
             ("candidate.policy.label", Column(name="candidate", whole=True)),
@@ -500,21 +529,6 @@ class Choice(Tabular):
             f"on {prove:,}"
         )
         return replace(table_of("candidates", self.ranked, described, title), names=0)
-
-    def _wrong_tables(self) -> tuple[Table, ...]:
-        if not self.wrong_count:
-            return ()
-        columns = (
-            Column(name="id"),
-            Column(name="round", kind="count"),
-            Column(name="answer", most=40),
-            Column(name="full_budget_answer", head="at the full budget", most=40),
-            Column(name="question", most=60),
-        )
-        rows: list[list[Value]] = [[one[column.name] for column in columns] for one in self.wrong]
-        shown = "" if len(self.wrong) == self.wrong_count else f", the first {len(self.wrong)}"
-        title = f"Wrong at its stop and right at the full budget: {self.wrong_count}{shown}"
-        return (Table(name="wrong", title=title, columns=columns, rows=rows, names=0),)
 
     def to_json(self) -> dict[str, Any]:
         candidate, promised = self.chosen, self.promised
@@ -562,12 +576,9 @@ class Choice(Tabular):
                 }
                 for one in self.ranked
             ],
-            "wrong": {
-                "count": self.wrong_count,
-                "questions": [
-                    {name: value for name, value in one.items() if name != "question"}
-                    for one in self.wrong
-                ],
+            "early_stops": {
+                name: {"count": len(ids), "questions": ids[:_MOST_NAMED]}
+                for name, ids in self.early.items()
             },
             "replay": self.result.to_json(),
             "left_out": dict(self.left_out),
@@ -585,7 +596,7 @@ class Choice(Tabular):
             "title": None if row.proven is None else row.proven.title,
             "rule": None if row.proven is None else row.proven.candidate.policy.name,
             "saved": None if row.proven is None else self.saved_by(row.proven.candidate),
-            "questions_needed": row.needed,
+            **(row.needed or SampleSize()).to_json(),
             "mean_rounds": costs.pop("rounds"),
             **costs,
         }

@@ -25,14 +25,15 @@ from suffice.evaluation.choose.candidates import (
     labelled_only,
     refuse_one_round,
     refuse_several_loops,
+    refuse_wrong_exploration,
     without_gaps,
 )
 from suffice.evaluation.choose.choice import Choice, Ranked
 from suffice.evaluation.choose.proof import (
     LIKELY,
-    Along,
     Learned,
     OwnPath,
+    PathTests,
     Promised,
     paths_of,
     prove,
@@ -51,10 +52,10 @@ from suffice.policies.unfitted import FixedPolicy
 from suffice.scoring import AnswerChoice
 from suffice.stats.fields import known
 from suffice.stats.intervals import Interval, mean_interval, resampled_means
-from suffice.stats.units import unit_means
+from suffice.stats.units import equally_many, per_unit
 from suffice.trace.rounds.trace_set import loops_of, unit_keys
 
-_MOST_WRONG, _SAMPLE = 50, 32
+_SAMPLE = 32
 _MOST_SHOWN = 12  # rules and methods that are replayed beside the chosen one
 
 
@@ -69,9 +70,11 @@ def choose(traces: Traces, settings: ChoiceSettings) -> Choice:
     refuse_several_loops(measures)
     refuse_one_round(measures)
     promises = _promises(measures, settings)
+    if promises:
+        refuse_wrong_exploration(measures)
     complete, incomplete = without_gaps(measures, "choosing", settings.f1_kind)
     labelled, notes = labelled_only(complete, settings)
-    axis = labelled.costs(settings.cost_model).axis(settings.cost, {})
+    axis = complete.costs(settings.cost_model).axis(settings.cost, {})
     settings = replace(settings, cost=axis.name)
     record, drawn = in_parts(labelled, settings)
     fit, rank, proving = (record.only_split(name) for name in (FIT_SPLIT, RANK, PROVE))
@@ -88,12 +91,13 @@ def choose(traces: Traces, settings: ChoiceSettings) -> Choice:
         paths = [*paths_of(labelled, axis.name, min_rounds=settings.min_rounds, own=own)]
         if settings.family == "fixed":
             paths = [paths[0], *paths[len(paths) - len(own) :]]
-        along = Along(labelled, settings, paths, settings.answer)
+        along = PathTests(complete, labelled, settings, paths)
     usual = next((n for n, one in enumerate(promises) if one.max_loss == USUAL_LOSS), 0)
     bounds = promises[usual].bounds if promises else ()
     within = [mean_of(learned.rank, bound) <= bound.most for bound in bounds]
     keeps = np.all([np.ones(len(everyone.members), np.bool_), *within], axis=0)
-    promised = _promised(along, learned, promises, usual) if promises else None
+    fitted = None if settings.anytime else learned
+    promised = _promised(along, fitted, promises, usual) if promises else None
     tested = None if promised is None else promised.rows[promised.asked].learned
     p_values = None if tested is None else tested[0].tested_at.max(axis=0)
     losses = mean_of(learned.rank, Bound(of="signed", most=0.0))
@@ -118,15 +122,15 @@ def choose(traces: Traces, settings: ChoiceSettings) -> Choice:
     elif chosen.policy.name == full.policy.name:
         title = "run all rounds"
     on_all = _on_all(everyone, chosen, promised)
-    whole = _replayed(labelled, on_all, full, settings)
+    whole = _replayed(complete, on_all, full, settings)
     shown = {**on_all, **_shown(ranked, chosen, promised)}
     result = _replayed(proving, shown, full, settings, split=PROVE)
-    of = (labelled, whole) if chosen.of_no_label else (proving, result)
-    wrong = _wrong(*of, chosen, settings)
-    full_cost = along.full_cost if along else float(learned.prove.costs[learned.full])
+    measured = whole if chosen.of_no_label else result
     guarantee: dict[str, Any] = {}
     if promised is not None and promised.row.proven is not None:
-        guarantee = _guarantee(promised, labelled, axis, full_cost, settings)
+        both = (measured.policy(name) for name in (chosen.policy.name, measured.baseline))
+        paid = [one.costs[axis.name] for one in both]
+        guarantee = _guarantee(promised, labelled, axis, paid, settings)
         with_it = _with_guarantee(chosen, guarantee)
         if with_it is chosen:
             notes.append("a live loop is not told the promise: this kind of policy cannot hold one")
@@ -156,11 +160,9 @@ def choose(traces: Traces, settings: ChoiceSettings) -> Choice:
         settings=settings,
         parts={name: part.traces.n_questions for name, part in sizes.items()},
         axis=axis,
-        wrong=tuple(wrong[:_MOST_WRONG]),
-        wrong_count=len(wrong),
         left_out=everyone.left_out,
         notes=(
-            *record_banners(measures.traces),
+            *record_banners(measures.traces, measures.metric),
             *measures.notes(settings.metric),
             *([] if incomplete is None else [incomplete]),
             *labelled.unit_notes,
@@ -183,9 +185,10 @@ def _by_majority(labelled: Measures, settings: ChoiceSettings) -> Interval | Non
     rows, last = np.arange(labelled.traces.n_questions), labelled.traces.last_rounds - 1
     chosen = answer_rounds(labelled, AnswerChoice.parse(MAJORITY), None).returned(scored)
     gains = chosen.compared[rows, last] - scored.compared[rows, last]
-    means = unit_means(gains[scored.labelled], labelled.units[scored.labelled])[:, None]
+    units = labelled.units[scored.labelled]
+    means = per_unit(gains[scored.labelled], units)[:, None]
     draws = resampled_means(means, resamples=settings.resamples, seed=settings.seed)
-    return mean_interval(means[:, 0], draws[:, 0], -1.0)
+    return mean_interval(means[:, 0], draws[:, 0], -1.0, size=equally_many(units))
 
 
 def _promises(measures: Measures, settings: ChoiceSettings) -> list[Promise]:
@@ -210,7 +213,7 @@ def _promises(measures: Measures, settings: ChoiceSettings) -> list[Promise]:
 
 
 def _promised(
-    along: Along | None, learned: Learned, promises: Sequence[Promise], asked: int
+    along: PathTests | None, learned: Learned | None, promises: Sequence[Promise], asked: int
 ) -> Promised:
     rows = prove(along, learned, promises)
     proven = [n for n in range(asked, len(rows)) if rows[n].proven is not None]
@@ -290,50 +293,32 @@ def _replayed(
     )
 
 
-def _wrong(
-    measures: Measures, result: ReplayResult, chosen: Candidate, settings: ChoiceSettings
-) -> list[dict[str, Any]]:
-    scored, traces = measures.scores(settings.f1_kind), measures.traces
-    policy = result.policy(chosen.policy.name)
-    if measures.seen is not None:
-        return []
-    rows = np.arange(traces.n_questions)
-    wrong = scored.em[rows, policy.answers - 1] < 1.0
-    full = result.policy(result.baseline).answers
-    right = scored.em[rows, full - 1] == 1.0
-    at = wrong & right
-    records = traces.take(at).records()
-    stops, answers, last = (part[at].tolist() for part in (policy.stops, policy.answers, full))
-    return [
-        {
-            "id": record.question.id,
-            "question": record.question.text,
-            "round": stop,
-            "answer": record.rounds[returned - 1].answer,
-            "full_budget_answer": record.rounds[best - 1].answer,
-        }
-        for record, stop, returned, best in zip(records, stops, answers, last, strict=True)
-    ]
-
-
 def _guarantee(
-    promised: Promised, record: Measures, axis: CostAxis, full_cost: float, settings: ChoiceSettings
+    promised: Promised,
+    record: Measures,
+    axis: CostAxis,
+    paid: Sequence[float | None],
+    settings: ChoiceSettings,
 ) -> dict[str, Any]:
     row = promised.row
-    saved = 0.0 if row.proven is None else row.proven.saved
     changed = row.promise.loss == "wrong-stop"
     return {
         **row.document(),
         **({"min_rounds": settings.min_rounds} if settings.min_rounds > 1 else {}),
+        **(
+            {} if settings.path is None else {"own_path": [settings.path, *(settings.levels or ())]}
+        ),
+        **({"anytime": True} if settings.anytime else {}),
         "together_with": [one.promise.max_loss for one in promised.rows if one is not row],
+        "not_proven": [one.promise.max_loss for one in promised.rows if one.proven is None],
         "correction": row.promise.correction,
         "metric": record.metric.key(
             "em" if changed and record.metric.agreement else record.metric.score
         ),
         **({} if settings.answer == LATEST else {"answer": settings.answer}),
         "cost": axis.name,
-        "mean_cost": full_cost * (1.0 - saved),
-        "full_budget_cost": full_cost,
+        "mean_cost": paid[0],
+        "full_budget_cost": paid[1],
         "seed": settings.seed,
         **_cut_terms(record),
     }

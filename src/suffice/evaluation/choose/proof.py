@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -16,13 +15,11 @@ from suffice.evaluation.choose.bounds import (
     Half,
     OrderedTests,
     Promise,
-    limit_of,
     mean_of,
     member_tests,
-    p_values_of,
-    plain,
 )
 from suffice.evaluation.choose.candidates import Candidate, Kept, budgets_below
+from suffice.evaluation.choose.sample_size import MOST_TIMES, SampleSize, sample_size
 from suffice.evaluation.replay.named_policies import NamedPolicy
 from suffice.evaluation.settings import USUAL_LOSS, ChoiceSettings
 from suffice.measures.costs import CostAxis
@@ -32,10 +29,12 @@ from suffice.policies.rules.policy import Rule, check_rule, not_before, rule_nee
 from suffice.results.formats import about
 from suffice.signals.known_signals import SIGNALS, own_among, resolve
 from suffice.signals.signal_table import lack
-from suffice.stats.units import Array, unit_means
+from suffice.stats.units import Array
 
 COINS = (0.25, 0.5, 0.75, 1.0)
 """Shares of the questions on which the next policy of a path decides, drawn by each question's coin."""
+FIRST_COINS = tuple(eighth / 8 for eighth in range(1, 9))
+"""The same beside the full budget, which loses nothing: the loss is the share of the next policy's loss."""
 _SIMILAR = (0.95, 0.8, 0.65, 0.5, 0.35, 0.2, 0.1)
 _SURE = (0.99, 0.97, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5)
 _RATED = (4.5, 3.5, 2.5, 1.5)
@@ -46,9 +45,13 @@ _IN_WORDS = {
     "verbalized_confidence": "stated confidence",
 }
 _SHARES = {
+    0.125: "one question in eight",
     0.25: "one question in four",
+    0.375: "three questions in eight",
     0.5: "half of the questions",
+    0.625: "five questions in eight",
     0.75: "three questions in four",
+    0.875: "seven questions in eight",
 }
 
 
@@ -225,14 +228,10 @@ class OwnPath:
 _USUAL_SHARE = 0.4
 """Of the error, for the usual bound among several; the others have equal parts of the rest."""
 _LEARNED_SHARE = 0.1
-POWER = 0.8
-"""Probability with which a number of questions that is named would prove something."""
 LIKELY = 0.8
 """Confidence in a guess."""
-_SLACK = 1.15
-"""Questions that the betting test needs beyond a test of a normal mean, as a factor."""
-_MOST_TIMES = 20
-"""Times the questions there are beyond which more of them is no advice."""
+_WORTH = 0.005
+"""Share of the cost below which a saving is not worth a policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,22 +252,25 @@ class Row:
 
     promise: Promise
     proven: Proven | None
-    needed: int | None
+    needed: SampleSize | None
     noun: str
     tested: int
     rejected: int
     units: int
-    walked: bool
     learned: tuple[OrderedTests, int] | None
 
     @property
     def more(self) -> str:
         """Say how many questions would prove it, if known."""
-        if self.needed is not None:
-            return f"{about(self.needed)} {self.noun}s would tell"
-        if self.walked:
-            return f"even {_MOST_TIMES} times as many questions would not tell"
-        return "how many questions would tell is not known"
+        if (size := self.needed) is None:
+            return "how many questions would tell is not known"
+        if size.low is None:
+            return f"even {MOST_TIMES} times as many questions would not tell"
+        low, high = (about(one or 0).removeprefix("about ") for one in (size.low, size.high))
+        told = "or more" if size.high is None else f"to {high}" if high != low else ""
+        return f"about {low} {told} {self.noun}s would tell".replace("  ", " ") + (
+            f" (at least {size.floor or 0:,})"
+        )
 
     def document(self) -> dict[str, Any]:
         promise, proven = self.promise, self.proven
@@ -288,7 +290,7 @@ class Row:
             "tested": self.tested,
             "certified": self.rejected,
             "units": self.units,
-            "questions_needed": self.needed,
+            **(self.needed or SampleSize()).to_json(),
             **({"bounds": bounds} if len(bounds) > 1 else {}),
         }
 
@@ -340,43 +342,70 @@ def walk(
     return tuple(done)
 
 
-class Along:
+def walk_again(
+    tests: PathTests, rule: str, promise: Promise, level: float
+) -> tuple[bool, float] | None:
+    """Walk all paths for one promise: whether a rule on one is proven, and its p-value; ``None``: on none.
+
+    Whoever chose the rule, and on which questions: with all before it, it is proven falsely with probability
+    ``level`` at most.
+    """
+    share, wanted = level / len(tests.names), str(parse(rule))
+    p_values = [tests.p_values(n, promise.bounds, share) for n in range(len(tests.names))]
+    counts = walk(p_values, [share] * len(p_values), [True] * len(p_values))
+    for path, of_path in enumerate(p_values):
+        for number in range(len(of_path)):
+            if str(parse(tests.step(path, number).rule)) == wanted:
+                return number < counts[path], float(of_path[: number + 1].max())
+    return None
+
+
+class PathTests:
+    """Tests of every policy along the paths, from the safest to the boldest.
+
+    ``record`` holds all questions, whose costs are averaged; those that are ``labelled`` prove losses.
+    """
+
     def __init__(
-        self, record: Measures, settings: ChoiceSettings, paths: Sequence[Path], answer: str
+        self, record: Measures, labelled: Measures, settings: ChoiceSettings, paths: Sequence[Path]
     ) -> None:
         self._signals = record.traces.signal_names
         full = Step(f"round >= {record.traces.n_rounds}", "never")
         steps = [full, *(step for path in paths for step in path.steps)]
-        self._answer = answer
+        self._answer, self._anytime, self._seed = settings.answer, settings.anytime, settings.seed
         self._members = [self.candidate(step) for step in steps]
         self._kept = Kept.of(record, self._members, settings)
-        self._questions = record.traces.n_questions
+        tested = self._kept if labelled is record else Kept.of(labelled, self._members, settings)
+        self.questions: int = labelled.traces.n_questions
         self.noun: str = record.metric.noun
-        self.half: Half = self._kept.half(np.arange(self._questions))
-        self.full_cost: float = float(self.half.costs[0])
+        self.half: Half = tested.half(np.arange(self.questions))
+        self.full_cost: float = float(self._kept.costs[0].mean())
         self.axis: CostAxis = self._kept.axis
         self.names: tuple[str, ...] = tuple(path.name for path in paths)
         self._steps = steps
-        self._pairs = [*self._chains(paths)]
+        starts = np.cumsum([1, *(len(path.steps) for path in paths)])
+        self._mixes = [
+            [*self._along(path, at)] for path, at in zip(paths, starts.tolist(), strict=False)
+        ]
 
-    def _chains(self, paths: Sequence[Path]) -> Iterator[list[tuple[int, int]]]:
-        """The neighbours of every path, by number; what stops every question alike counts once."""
-        at, stops = 1, self._kept.stops
-        for path in paths:
-            pairs, before = [], 0
-            for number in range(at, at + len(path.steps)):
-                later = np.flatnonzero(stops[number] > stops[before])
-                if len(later):
-                    raise UsageError(
-                        f"{path.name}: {self._steps[number].rule!r} stops question "
-                        f"{self._kept.ids[int(later[0])]!r} later than {self._steps[before].rule!r} does; "
-                        "order the levels from safe to bold, so that each stops no question later"
-                    )
-                if (stops[number] < stops[before]).any():
-                    pairs.append((before, number))
-                    before = number
-            at += len(path.steps)
-            yield pairs
+    def _along(self, path: Path, start: int) -> Iterator[tuple[int, int, float]]:
+        """Every policy of a path: two neighbours by number, and the share of questions of the later one.
+
+        What stops every question alike counts once.
+        """
+        before, stops = 0, self._kept.stops
+        for number in range(start, start + len(path.steps)):
+            later = np.flatnonzero(stops[number] > stops[before])
+            if len(later):
+                raise UsageError(
+                    f"{path.name}: {self._steps[number].rule!r} stops question "
+                    f"{self._kept.ids[int(later[0])]!r} later than {self._steps[before].rule!r} does; "
+                    "order the levels from safe to bold, so that each stops no question later"
+                )
+            # at all sizes of a growing record the policies are the same
+            if self._anytime or (stops[number] < stops[before]).any():
+                yield from ((before, number, c) for c in (COINS if before else FIRST_COINS))
+                before = number
 
     def candidate(self, step: Step) -> Candidate:
         own = own_among(rule_needs(step.rule).signals, self._signals)
@@ -386,41 +415,52 @@ class Along:
         return Candidate(policy=named, group="path", answer=self._answer)
 
     def step(self, path: int, number: int) -> Step:
-        (before, after), share = self._pairs[path][number // 4], COINS[number % 4]
+        before, after, share = self._mixes[path][number]
         return self._steps[after].mixed(self._steps[before] if before else None, share)
 
     def losses(self, path: int, bound: Bound) -> Array:
-        """Expected over the coins, as :meth:`Half.losses` scales them, (n_units, n_hypotheses)."""
-        pairs = self._pairs[path]
-        if not pairs:
-            return np.empty((len(self.half), 0))
-        used = np.unique(pairs)
+        """Return expected losses over the coins, (n_questions, n_policies)."""
+        mixes = np.array(self._mixes[path]).reshape(-1, 3)
+        before, after = mixes[:, :2].astype(np.intp).T
+        used = np.unique(mixes[:, :2]).astype(np.intp)
         columns = self.half.losses(used, bound.of)
-        before, after = (columns[:, np.searchsorted(used, part)] for part in np.array(pairs).T)
-        return np.stack([(1 - c) * before + c * after for c in COINS], axis=2).reshape(
-            len(columns), -1
-        )
+        first, last = (columns[:, np.searchsorted(used, part)] for part in (before, after))
+        return np.asarray((1.0 - mixes[:, 2]) * first + mixes[:, 2] * last)
 
     def p_values(self, path: int, bounds: Sequence[Bound], level: float) -> Array:
-        """Of every hypothesis, the greatest over the bounds, (n_hypotheses,)."""
-        tests = (p_values_of(self.half, self.losses(path, b), b, level) for b in bounds)
-        return np.asarray(np.max([*tests], axis=0))
+        """Of every policy, the greatest over the bounds, (n_policies,)."""
+        tests = [self._tests(path, bound, level) for bound in bounds]
+        return np.asarray(np.max(tests, axis=0))
+
+    def _tests(self, path: int, bound: Bound, level: float) -> Array:
+        mixes, losses = np.array(self._mixes[path]).reshape(-1, 3), self.losses(path, bound)
+        p_values, alone = np.ones(len(mixes)), mixes[:, 0] == 0.0
+        share = np.where(alone, mixes[:, 2], 1.0)
+        whole = alone | (mixes[:, 2] == 1.0)
+        for kind in (True, False):
+            some = np.flatnonzero(whole == kind)
+            p_values[some] = self.half.p_values(
+                losses[:, some] / share[some], bound.of, bound.most / share[some], level, whole=kind
+            )
+        return p_values
 
     def costs(self, path: int) -> Array:
-        """Means a unit over the coins, (n_hypotheses,): both pay for what the later one reads."""
-        kept, stops, rows = self._kept, self._kept.stops, np.arange(len(self._kept.last))
+        """Return means over the coins, (n_policies,): both neighbours pay for what the later one reads."""
+        kept, rows = self._kept, np.arange(len(self._kept.last))
         means = []
-        for before, after in self._pairs[path]:
+        for before, after, share in self._mixes[path]:
             table = kept.tables[kept.paid_by[after]]
             table = table if kept.seen is None else kept.seen.paid(table)
-            both = (table[rows, stops[n] - 1] for n in (before, after))
-            first, last = (float(unit_means(paid, kept.units).mean()) for paid in both)
-            means += [(1 - c) * first + c * last for c in COINS]
+            first, last = (table[rows, kept.stops[n] - 1].mean() for n in (before, after))
+            means.append((1.0 - share) * first + share * last)
         return np.array(means)
 
+    def _saved(self, path: int) -> Array:
+        return np.asarray(1.0 - self.costs(path) / self.full_cost)
+
     def cheapest(self, path: int, p_values: Array, promise: Promise, count: int) -> Proven | None:
-        saved = 1.0 - self.costs(path)[:count] / self.full_cost
-        if not (saved > 0.0).any():
+        saved = self._saved(path)[:count]
+        if not (saved >= _WORTH).any():
             return None
         number = int(saved.argmax())
         step = self.step(path, number)
@@ -431,44 +471,41 @@ class Along:
             p_value=float(p_values[: number + 1].max()),
             saved=float(saved[number]),
             measured=tuple(
-                float(plain(self.losses(path, bound)[:, number].mean(), bound, self.half))
-                for bound in promise.bounds
+                float(self.losses(path, bound)[:, number].mean()) for bound in promise.bounds
             ),
         )
 
-    def needed(self, bounds: Sequence[Bound], level: float) -> int | None:
-        """Questions with which the first policy of some path is proven, with probability :data:`POWER`.
+    def needed(self, bounds: Sequence[Bound], level: float) -> SampleSize | None:
+        """Return how many questions would prove the first policy worth it on the most promising path."""
+        first = {
+            path: int((self._saved(path) >= _WORTH).argmax())
+            for path in range(len(self.names))
+            if (self._saved(path) >= _WORTH).any()
+        }
 
-        A record of groups needs as many groups as tell, each as large as the recorded ones.
-        """
-        best = min(
-            (
-                max(
-                    _needed(self.losses(path, b)[:, :4], limit_of(b, self.half), level)
-                    for b in bounds
-                )
-                for path in range(len(self.names))
-                if self._pairs[path]
-            ),
-            default=np.inf,
-        )
-        here = len(self.half)
-        if best > _MOST_TIMES * here:
+        def promising(path: int) -> float:
+            """How many standard deviations its loss is below its limit, at the worst bound."""
+            columns = [(self.losses(path, bound)[:, first[path]], bound.most) for bound in bounds]
+            return float(min((most - own.mean()) / (own.std() + 1e-3) for own, most in columns))
+
+        if not first:
             return None
-        return max(int(np.ceil(best * self._questions / here)), self._questions + 1)
-
-
-def _needed(losses: Array, limit: float, level: float) -> float:
-    """Units after which all of these mean losses (n_units, n) are proven below the limit."""
-    # one that loses all and one that wins all are added: never having lost is no certainty
-    seen = np.vstack([losses, np.ones_like(losses[:1]), np.zeros_like(losses[:1])])
-    gap = limit - seen.mean(axis=0)
-    if (gap <= 0).any():
-        return np.inf
-    wanted = NormalDist().inv_cdf(1.0 - level) + NormalDist().inv_cdf(POWER)
-    by_spread = _SLACK * wanted**2 * seen.var(axis=0) / gap**2
-    by_stake = np.log(1.0 / level) / np.log1p(0.98 * gap / (1.0 - limit))
-    return float(np.maximum(by_spread, by_stake).max())
+        best = max(first, key=promising)
+        before, _, share = self._mixes[best][first[best]]
+        share = 1.0 if before else share
+        each = [
+            sample_size(
+                self.half,
+                self.losses(best, bound)[:, first[best]] / share,
+                bound.of,
+                bound.most / share,
+                level,
+                self._seed,
+            )
+            for bound in bounds
+        ]
+        worst = max(each, key=lambda size: (size.low or np.inf, size.high or np.inf))
+        return worst.scaled(self.questions / len(self.half))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -483,7 +520,7 @@ class Learned:
     def cheapest(self, tested: OrderedTests, promise: Promise, count: int) -> Proven | None:
         saved = 1.0 - self.prove.costs / self.prove.costs[self.full]
         passed = tested.order[:count]
-        passed = passed[saved[passed] > 0.0]
+        passed = passed[saved[passed] >= _WORTH]
         if not len(passed):
             return None
         chosen = int(passed[saved[passed].argmax()])
@@ -504,7 +541,7 @@ tests of the learned family, which gives nothing (``None``: a path)."""
 
 
 def prove(
-    along: Along | None,
+    along: PathTests | None,
     learned: Learned | None,
     promises: Sequence[Promise],
     *,
@@ -536,13 +573,12 @@ def prove(
                 promise=promise,
                 proven=best,
                 needed=along.needed(promise.bounds, of_promise[0][1])
-                if along and not best
+                if along and best is None
                 else None,
                 noun=along.noun if along else "",
                 tested=sum(len(p_values) for p_values, *_ in of_promise),
                 rejected=sum(count for _, count in passed),
                 units=len(along.half) if along else len(learned.prove) if learned else 0,
-                walked=along is not None,
                 learned=of_learned[0] if of_learned else None,
             )
         )
@@ -550,7 +586,7 @@ def prove(
 
 
 def _chains(
-    along: Along | None, learned: Learned | None, promise: Promise, error: float
+    along: PathTests | None, learned: Learned | None, promise: Promise, error: float
 ) -> Iterator[_Chain]:
     of_learned = 0.0 if learned is None else 1.0 if along is None else _LEARNED_SHARE
     if along is not None:

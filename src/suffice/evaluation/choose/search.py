@@ -55,7 +55,7 @@ from suffice.stats.simultaneous import (
     paired_p_values_from_sums,
     simultaneous_bands,
 )
-from suffice.stats.units import Array, unit_means, unit_weights
+from suffice.stats.units import Array, per_unit
 
 _BLOCK = 512
 _SCORES: tuple[ScoreName, ...] = ("f1", "em", "acc")
@@ -438,10 +438,6 @@ class _Split:
         self.last = measures.ends
         self.labelled = scored.labelled
         self.units = measures.units[self.labelled]
-        # every unit counts alike
-        self._of_all = unit_weights(measures.units)
-        self._of_labelled = np.zeros(len(self._of_all))
-        self._of_labelled[self.labelled] = unit_weights(self.units)
         budgets = RuleStops.of_array(fixed_stops(self.last, measures.traces.n_rounds).T)
         metric = scored.metric.score
         of_fixed = self.figures(budgets, [CostReads()] * len(budgets), [metric])
@@ -475,18 +471,18 @@ class _Split:
     ) -> dict[str, Array]:
         """What every rule scores, its ``cost`` and how many ``rounds`` it takes, (n_rules,) each."""
         seen = self.measures.seen
-        share, labelled = self._of_all / self._of_all.sum(), self.labelled[:, None]
-        of_score = (self._of_labelled / self._of_labelled.sum())[:, None]
+        labelled = self.labelled[:, None]
+        share, of_score = 1.0 / len(self.labelled), labelled / max(int(labelled.sum()), 1)
         shape = self.measures.traces.exists.shape
         rounds = np.broadcast_to(np.arange(1.0, shape[1] + 1), shape)
         tables: dict[str, Array] = {
             name: np.where(labelled, getattr(self.scored, name) * of_score, 0.0) for name in scores
         }
-        tables["rounds"] = share[:, None] * (rounds if seen is None else seen.matrix(rounds))
+        tables["rounds"] = share * (rounds if seen is None else seen.matrix(rounds))
         kinds = list(dict.fromkeys(reads))
         of_kind = np.array([kinds.index(kind) for kind in reads], np.intp)
         paid = [self.book.known(self.axis, kind) for kind in kinds]
-        paid = [share[:, None] * (of if seen is None else seen.matrix(of)) for of in paid]
+        paid = [share * (of if seen is None else seen.matrix(of)) for of in paid]
         figures = {name: np.zeros(len(stops)) for name in ("cost", *tables)}
         for rows, taken in stops.by_questions():
             for start in range(0, len(stops), _BLOCK):
@@ -567,7 +563,7 @@ def _never(operand: Operand, budget: int, tried: tuple[float, ...]) -> ChosenThr
 
 
 def _baseline(measures: Measures, held_out: _Split, settings: SearchSettings) -> tuple[str, Array]:
-    name = settings.baseline or f"fixed-{min(3, held_out.measures.traces.n_rounds)}"
+    name = settings.baseline or f"fixed-{held_out.measures.traces.n_rounds}"
     (candidate,) = named_policies(measures, [name])
     if candidate.policy is None:
         raise UsageError(f"rules cannot be compared with baseline {name!r}; use fixed-K")
@@ -591,9 +587,9 @@ def _corrected(
     else:
 
         def columns(part: slice) -> Array:
-            return unit_means(held_out.at(scored, stops[part]), held_out.units)
+            return per_unit(held_out.at(scored, stops[part]), held_out.units)
 
-        means = unit_means(baseline, held_out.units)
+        means = per_unit(baseline, held_out.units)
         bands = simultaneous_bands(
             n_rules, columns, (None, means), resamples=settings.resamples, seed=settings.seed
         )
@@ -608,7 +604,7 @@ def _corrected(
 
 def _sums(held_out: _Split, stops: RuleStops, baseline: Array) -> Sums:
     sums, labelled = Sums.none(len(stops) + 1), np.cumsum(held_out.labelled)
-    repeated = unit_weights(held_out.units) < 1.0
+    repeated = np.bincount(held_out.units)[held_out.units] > 1
     kept: list[Array] = []  # of units that may lie in several blocks
     for rows, taken in stops.by_questions():
         before = int(labelled[rows.start - 1]) if rows.start else 0
@@ -617,9 +613,7 @@ def _sums(held_out: _Split, stops: RuleStops, baseline: Array) -> Sums:
         both, again = np.column_stack([scores, against]), repeated[before : before + len(scores)]
         sums = sums.add(Sums.of(both[~again]))
         kept.append(both[again])
-    if repeated.any():
-        sums = sums.add(Sums.of(unit_means(np.concatenate(kept), held_out.units[repeated])))
-    return sums
+    return sums.with_units(np.concatenate(kept), held_out.units[repeated])
 
 
 def _notes(
@@ -628,7 +622,10 @@ def _notes(
     settings: SearchSettings,
     rules: Sequence[SearchedRule],
 ) -> list[str]:
-    notes = [*record_banners(held_out.measures.traces), *held_out.book.notes(held_out.axis)]
+    notes = [
+        *record_banners(held_out.measures.traces, held_out.scored.metric),
+        *held_out.book.notes(held_out.axis),
+    ]
     for threshold in chosen:
         if not threshold.never:
             continue

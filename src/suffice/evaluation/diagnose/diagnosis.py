@@ -43,7 +43,7 @@ from suffice.stats.intervals import (
 )
 from suffice.stats.p_values import rate_interval
 from suffice.stats.risk_coverage import ResampledAurc, risk_coverage
-from suffice.stats.units import Array, Mask, numbered_units, unit_means
+from suffice.stats.units import Array, Mask, numbered_units, per_unit
 from suffice.trace.rounds.trace_set import TraceSet
 
 OWN_CONFIDENCE = "policy"
@@ -217,7 +217,7 @@ def breakdown(traces: TraceSet | Measures, result: ReplayResult) -> tuple[dict[s
             continue
         labelled = rows & scored.labelled & scored.metric.gold
         f1 = [policy.at_stops.scores["f1"][labelled] for policy in result.policies]
-        means = unit_means(np.stack(f1, axis=1), units[labelled])
+        means = per_unit(np.stack(f1, axis=1), units[labelled])
         delta = means - means[:, [baseline]]
         draws = (
             resampled_means(delta, resamples=result.resamples, seed=result.seed)
@@ -228,7 +228,7 @@ def breakdown(traces: TraceSet | Measures, result: ReplayResult) -> tuple[dict[s
         for number, policy in enumerate(result.policies):
             least = None if number == baseline or published else -1.0
             rounds, differs = policy.at_stops.costs["rounds"], _mean(delta[:, number])
-            em = unit_means(policy.at_stops.scores["em"][labelled], units[labelled])
+            em = per_unit(policy.at_stops.scores["em"][labelled], units[labelled])
             policies.append(
                 {
                     "policy": policy.name,
@@ -236,7 +236,7 @@ def breakdown(traces: TraceSet | Measures, result: ReplayResult) -> tuple[dict[s
                     "f1": _mean(means[:, number]),
                     "mean_rounds": None
                     if rounds is None
-                    else _mean(unit_means(rounds[rows], units[rows])),
+                    else _mean(per_unit(rounds[rows], units[rows])),
                     "delta_f1": None
                     if draws is None or differs is None
                     else mean_interval(delta[:, number], draws[:, number], least),

@@ -29,7 +29,7 @@ from suffice.stats.quality import (
     log_loss,
     squared_errors,
 )
-from suffice.stats.units import Array, unit_means
+from suffice.stats.units import Array, per_unit
 from suffice.trace.rounds.trace_set import TraceSet
 
 
@@ -197,7 +197,7 @@ def _probability_scores(predictions: Sequence[Array], data: FitData) -> list[dic
         for predicted in predictions
     ]
     some = usable.any(axis=1)
-    columns = unit_means(np.stack([*errors, usable.sum(axis=1)], axis=1)[some], data.units[some])
+    columns = per_unit(np.stack([*errors, usable.sum(axis=1)], axis=1)[some], data.units[some])
     draws = resampled_means(columns)  # a unit is drawn with all its rounds
     means = columns.mean(axis=0)
     scores, drawn = means[:-1] / means[-1], draws[:, :-1] / draws[:, -1:]

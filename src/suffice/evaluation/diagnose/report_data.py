@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from suffice.measures.scores import Outcomes
 from suffice.measures.seen import record_banners
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.results.as_json import as_json
+from suffice.scoring import ScoreName
 from suffice.signals.columns.arrays import Texts
 from suffice.signals.signal_table import SignalTable, decide, given_signals
 from suffice.stats.units import Array
@@ -39,18 +40,22 @@ _NUMBERS = (
     *("max_loss", "confidence", "tested", "certified", "p_value", "measured_loss", "units"),
     *("questions_needed", "mean_cost", "full_budget_cost", "min_rounds"),
 )
-_KNOWN = frozenset({*_TEXTS, *_NUMBERS, "bounds", "fell_back", "seed", "bounded", "saved"})
+LOSSES_TESTED = ("together_with", "not_proven")
+_KNOWN = frozenset(
+    {*_TEXTS, *_NUMBERS, *LOSSES_TESTED, "bounds", "fell_back", "seed", "bounded", "saved"}
+)
 
 
 def guarantees(result: ReplayResult) -> tuple[dict[str, Any], ...]:
     return tuple(
-        _guarantee(one.name, one.policy.facts, result.source)
+        guarantee_of(one.name, one.policy.facts, result.source)
         for one in result.policies
         if one.policy is not None and one.policy.facts.guarantee
     )
 
 
-def _guarantee(name: str, facts: Facts, replayed: str) -> dict[str, Any]:
+def guarantee_of(name: str, facts: Facts, replayed: str) -> dict[str, Any]:
+    """Return a policy's promise with every term that is known, ``None`` for one that is not stated."""
     terms = facts.guarantee
     fell_back = terms.get("fell_back")
     source = _text(facts.fitted_on.get("source"))
@@ -69,6 +74,7 @@ def _guarantee(name: str, facts: Facts, replayed: str) -> dict[str, Any]:
     stated: dict[str, Any] = {
         **{key: _text(terms.get(key)) for key in _TEXTS},
         **{key: _number(terms.get(key)) for key in _NUMBERS},
+        **{key: _numbers(terms.get(key)) for key in LOSSES_TESTED},
         "bounds": bounds,
     }
     return {
@@ -93,6 +99,10 @@ def _number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return value if math.isfinite(value) else None
+
+
+def _numbers(value: object) -> list[float] | None:
+    return [*filter(None, map(_number, value))] if isinstance(value, list) else None
 
 
 _PARTS: Mapping[str, tuple[()] | None] = {
@@ -149,6 +159,8 @@ def report_parts(
     measures = Measures.of(traces).by(result.metric.name)
     split = EVAL_SPLIT if result.split in (None, FIT_SPLIT) else str(result.split)
     drawn: dict[str, Any] = {"resamples": result.resamples, "seed": result.seed}
+    asked_of = np.random.default_rng(result.seed).permutation(measures.traces.n_questions)
+    some = measures.take(asked_of < _MOST_MEASURED)
     # what a search takes over from the comparison
     tuned: dict[str, Any] = {
         "eval_split": split,
@@ -186,9 +198,9 @@ def report_parts(
 
     computed: dict[str, Callable[[], Any]] = {
         "guarantees": promises,
-        "calibrators": lambda: calibrator_study(measures, eval_split=split),
+        "calibrators": lambda: calibrator_study(some, eval_split=split),
         "search": searched,
-        "diagnostics": lambda: diagnose(measures, DiagnosisSettings(eval_split=split, **drawn)),
+        "diagnostics": lambda: diagnose(some, DiagnosisSettings(eval_split=split, **drawn)),
         "types": types,
         "selective": selective,
         "costs": lambda: tuple(
@@ -207,23 +219,31 @@ def report_parts(
             parts[name] = found
         else:
             left_out["question types" if name == "types" else name] = why
+    if some is not measures and parts.keys() & {"calibrators", "diagnostics"}:
+        left_out["questions"] = (
+            f"signals and calibrators are measured on {_MOST_MEASURED:,} of "
+            f"{measures.traces.n_questions:,}, drawn by the seed"
+        )
     return ReportParts(contents=parts, left_out=left_out)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyStop:
-    """A policy's stop on a question, and the reason in words; ``answers``: its answer set, if any."""
+    """A policy's stop on a question, the round of its answer, the reason in words, and its answer set."""
 
     policy: str
     round: int
+    answer_round: int
     reason: str
     answers: AnswerSet | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionStory:
+    """A question with its rounds; ``scores`` by name, the one that judges a round first."""
+
     record: QuestionRecord
-    scores: Mapping[str, Array]
+    scores: Mapping[ScoreName, Array]
     signals: Mapping[str, Array]
     stops: tuple[PolicyStop, ...]
     turn: int = 0
@@ -233,6 +253,8 @@ class QuestionStory:
 class ReportData:
     result: ReplayResult
     stories: tuple[QuestionStory, ...]
+    main: str  # the policy by whose stops questions are told
+    scale: str
     left_out: int
     reliability: Mapping[str, tuple[Reliability, ...]]
     run: Mapping[str, object]
@@ -245,33 +267,44 @@ def report_data(
 ) -> ReportData:
     measures = Measures.of(traces).by(result.metric.name)
     record, scored = measures.traces, measures.scores(result.f1_kind)
-    names = given_signals(record)
-    table = measures.signals(names)
-    shown = {name: of for name in names if np.isfinite(of := table.signal(name)).any()}
     read = {
         policy.name: measures.signals(policy.policy.specs)
         for policy in result.policies
         if policy.policy is not None
     }
-    drawn = _in_turn(_kinds(record, result, scored), result.seed)[:_MOST_STORIES]
+    parts = ReportParts() if parts is None else parts
+    adaptive = (policy.name for policy in result.policies if policy.adaptive)
+    choice = parts["choice"]
+    main = next(adaptive, result.baseline) if choice is None else choice.chosen.policy.name
+    kinds = _kinds(record, [result.policy(name) for name in (main, result.baseline)], scored)
+    drawn = _in_turn(kinds, result.seed)[:_MOST_STORIES]
     turns = np.argsort(drawn).tolist()
-    told = record.take(np.isin(np.arange(record.n_questions), drawn)).records()
-    scores = {"em": scored.em, "f1": scored.f1} if scored.metric.gold else {}
+    told = measures.take(np.isin(np.arange(record.n_questions), drawn))
+    names = given_signals(record)
+    table = told.signals(names)
+    shown = {name: of for name in names if np.isfinite(of := table.signal(name)).any()}
+    metric = scored.metric
+    judging: Sequence[ScoreName] = ("f1",) if metric.against == "scores" else ("em", "f1")
+    scores = {name: getattr(scored, name) for name in (*judging, metric.score)}
     stories = tuple(
         QuestionStory(
             record=one,
             scores={name: of[index] for name, of in scores.items()},
-            signals={name: of[index] for name, of in shown.items()},
+            signals={name: of[place] for name, of in shown.items()},
             stops=tuple(
                 _stop(index, one, policy, read.get(policy.name)) for policy in result.policies
             ),
             turn=turn,
         )
-        for index, turn, one in zip(np.sort(drawn).tolist(), turns, told, strict=True)
+        for place, (index, turn, one) in enumerate(
+            zip(np.sort(drawn).tolist(), turns, told.traces.records(), strict=True)
+        )
     )
     return ReportData(
         result=result,
         stories=stories,
+        main=main,
+        scale=scored.scale,
         left_out=record.n_questions - len(stories),
         reliability={
             policy.name: tuple(reliability(policy.policy, read[policy.name], scored))
@@ -281,21 +314,20 @@ def report_data(
             and scored.metric.gold
         },
         run=record.origin.run,
-        parts=ReportParts() if parts is None else parts,
-        warnings=record_banners(record),
+        parts=parts,
+        warnings=record_banners(record, measures.metric),
     )
 
 
-_UNKNOWN, _MOST_STORIES = -1.0, 500
+_UNKNOWN, _MOST_STORIES, _MOST_MEASURED = -1.0, 500, 20_000
 
 
-def _kinds(record: TraceSet, result: ReplayResult, scored: Outcomes) -> NDArray[np.int64]:
-    adaptive = (policy for policy in result.policies if policy.adaptive)
-    deciding = next(adaptive, None)
+def _kinds(record: TraceSet, both: Sequence[PolicyResult], scored: Outcomes) -> NDArray[np.int64]:
+    """Tell questions apart by type and by how the two policies' answers score, (n_questions,)."""
     rows = np.arange(record.n_questions)
-    ends = [record.last_rounds, *([] if deciding is None else [np.maximum(deciding.answers, 1)])]
     types = Texts.of(record.first_rounds("question_type"))
-    went = np.column_stack([types.codes, *(scored.em[rows, at - 1] for at in ends)])
+    own, other = (scored.compared[rows, np.maximum(one.answers, 1) - 1] for one in both)
+    went = np.column_stack([types.codes, other == 1.0, np.sign(own - other)])
     went[np.isnan(went)] = _UNKNOWN
     return np.unique(went, axis=0, return_inverse=True)[1].reshape(-1)
 
@@ -323,7 +355,9 @@ def _stop(
     if (returned := int(policy.answers[index])) != stop:
         reason = f"{reason}; the answer of round {returned} is returned"
     answers = None if policy.sets is None else policy.sets.sets[index]
-    return PolicyStop(policy=policy.name, round=stop, reason=reason, answers=answers)
+    return PolicyStop(
+        policy=policy.name, round=stop, answer_round=returned, reason=reason, answers=answers
+    )
 
 
 def stop_reason(

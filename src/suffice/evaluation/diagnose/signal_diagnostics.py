@@ -351,12 +351,13 @@ def _areas(diagnostics: Diagnostics) -> Table:
     notes = (
         "AUROC of each signal against exact match, all rounds pooled; 0.5 is chance. low: low values "
         f"favor stopping, and the AUROC is of the negated signal. Useful: the interval on {parts[-1]} is "
-        "above 0.5. Uninformative: it contains 0.5. Intervals are not corrected for the number of "
-        "signals.",
+        "above 0.5. Uninformative: it contains 0.5. An AUROC tells whether an answer is right, not whether "
+        "going on pays: choose may still prove a rule over an uninformative signal. Intervals are not "
+        "corrected for the number of signals.",
         f"{figures}. Brackets: 95% intervals of {diagnostics.resamples} resamples of the questions (seed "
         f"{diagnostics.seed}). {drift}{UNKNOWN}: undefined; --json says why.",
     )
-    title = f"What are the signals worth here? {diagnostics.verdict}"
+    title = f"Which signals tell right from wrong answers? {diagnostics.verdict}"
     return table_of("signals", diagnostics.signals, described, title, notes)
 
 

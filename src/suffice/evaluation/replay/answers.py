@@ -26,7 +26,7 @@ from suffice.signals.known_signals import SignalSpec
 from suffice.signals.signal_table import answer_votes, declared
 from suffice.stats.intervals import Interval, mean_interval, resampled_means
 from suffice.stats.series import running_best
-from suffice.stats.units import Array, Mask, unit_means
+from suffice.stats.units import Array, Mask, equally_many, per_unit
 from suffice.trace.rounds.records import POLICY_STOP
 
 
@@ -74,9 +74,10 @@ def answer_sets(
     coverage = None
     if recorded.covered is not None:
         units = measures.units[measures.labelled]
-        coverage = _interval(unit_means(recorded.covered.astype(np.float64), units), draws, 0.0)
+        covered = per_unit(recorded.covered.astype(np.float64), units)
+        coverage = _interval(covered, draws, 0.0, equally_many(units))
     told = np.array([[one.size, not one.cannot_answer] for one in recorded.sets], np.float64)
-    means = unit_means(told.reshape(-1, 2), measures.units)
+    means = per_unit(told.reshape(-1, 2), measures.units)
     return AnswerSetResult(
         alpha=promise.alpha,
         sets=recorded.sets,
@@ -89,9 +90,11 @@ def answer_sets(
     )
 
 
-def _interval(values: Array, draws: Resampling, least: float | None = None) -> Interval:
+def _interval(
+    values: Array, draws: Resampling, least: float | None = None, size: float = np.inf
+) -> Interval:
     means = resampled_means(values[:, None], resamples=draws.resamples, seed=draws.seed)
-    return mean_interval(values, means[:, 0], least)
+    return mean_interval(values, means[:, 0], least, size=size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,6 +279,23 @@ class AtStops:
     past: PastCuts | None = None
     ranges: Mapping[str, Range] = field(default_factory=dict)
 
+    def averaged(self, sides: Sequence[tuple[float, AtStops]]) -> AtStops:
+        """Return the mean over the sides of a coin, with their chances; itself if a side is not known."""
+        if not sides or any(side.ranges for _, side in sides):
+            return self
+
+        def mean(values: Sequence[Array | None]) -> Array | None:
+            known = [one for one in values if one is not None]
+            chances = [chance for chance, _ in sides]
+            return np.average(known, axis=0, weights=chances) if len(known) == len(sides) else None
+
+        scores = {n: mean([side.scores[n] for _, side in sides]) for n in self.scores}
+        return replace(
+            self,
+            scores={name: values for name, values in scores.items() if values is not None},
+            costs={name: mean([side.costs[name] for _, side in sides]) for name in self.costs},
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Reader:
@@ -322,7 +342,7 @@ class Reader:
     def mean(self, values: Array, among: Mask | None = None) -> float:
         """Return the mean over units of some questions; NaN: none."""
         some = slice(None) if among is None else among
-        means = unit_means(values[some], self.units[some])
+        means = per_unit(values[some], self.units[some])
         return float(means.mean()) if len(means) else np.nan
 
     def score(self, scored: Outcomes, name: ScoreName, stops: Stops) -> tuple[Array, Range | None]:
@@ -344,7 +364,7 @@ class Reader:
         else:
             ends, explored = [at, at], 0
         drawn = resampled_means(
-            unit_means(np.stack(ends, axis=1)[some], self.units[some]),
+            per_unit(np.stack(ends, axis=1)[some], self.units[some]),
             resamples=self.draws.resamples,
             seed=self.draws.seed,
         )

@@ -99,6 +99,9 @@ def compare(
     ask = partial(asked_policies, measures, fit_on=fit_on, f1_kind=settings.f1_kind, run=run)
     able, left_out = runnable(ask(names, settings.rules), chosen, settings.f1_kind)
     source = measures.traces.origin.source
+    if settings.split is None and (whole := proven_on_all(able, source)):
+        chosen, split = measures, None
+        notes = [f"replayed on all questions, which prove {whole}; for a part of them name --split"]
     if left_out and (settings.strict or not able):
         if len(left_out) == 1:
             ((name, reason),) = left_out.items()
@@ -109,7 +112,7 @@ def compare(
     for name, reason in left_out.items():
         reasons.setdefault(reason, []).append(name)
     notes += [f"left out {', '.join(named)}: {reason}" for reason, named in reasons.items()]
-    wanted = settings.baseline or f"fixed-{min(3, chosen.traces.n_rounds)}"
+    wanted = settings.baseline or f"fixed-{chosen.traces.n_rounds}"
     built, baseline = _with_baseline(able, wanted, ask)
     if fit_on is None or fit_on.traces.origin.source != source:
         notes += [
@@ -124,8 +127,9 @@ def compare(
     usual = not settings.policies and not settings.rules
     if usual and not any(candidate.adaptive for candidate in built):
         notes.append(
-            "none of these policies reads answers or evidence, so they cannot show whether looping pays; "
-            "add a rule: --stop-when 'answer_repeats and not abstained', in Python rules=[TEXT]"
+            "none of these policies reads answers or evidence, so they cannot show whether stopping by "
+            "signals beats a fixed number of rounds; add a rule: "
+            "--stop-when 'answer_repeats and not abstained', in Python rules=[TEXT]"
         )
     for candidate in built:
         if candidate.policy is not None:
@@ -167,6 +171,14 @@ def _choose_split(measures: Measures, wanted: str | None) -> tuple[Measures, str
         chosen = measures.only_split(EVAL_SPLIT)
         return chosen, EVAL_SPLIT, ["replayed on split eval (the default)"]
     return measures, None, ["no split is named eval, so all questions are replayed"]
+
+
+def proven_on_all(candidates: Sequence[NamedPolicy], source: str) -> str:
+    """Return the name of a policy whose proof used all questions, unless one was fitted on this record."""
+    if any(_fitting(candidate).get("source") == source for candidate in candidates):
+        return ""
+    told = ((one, one.policy.facts.guarantee.get("path")) for one in candidates if one.policy)
+    return next((one.label for one, path in told if path not in (None, "learned")), "")
 
 
 def _agreement_notes(built: Sequence[NamedPolicy]) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from suffice.results.table import Column, Described, Kind, Table, table_of
 from suffice.results.tabular import Tabular
 from suffice.scoring import F1Kind, Metric
 from suffice.stats.intervals import EXACT, Interval, mean_interval, resampled_means
-from suffice.stats.units import Array, unit_means
+from suffice.stats.units import Array, equally_many, per_unit
 from suffice.trace.rounds.trace_set import is_veiled
 
 _COSTS = ("rounds", "llm_calls", *TOKENS, "completion_tokens", "retrievals", "seconds", "usd")
@@ -95,7 +96,7 @@ def _described(what: str, *, kind: Kind, change: Kind) -> tuple[Described, ...]:
 def compare_loops(
     first: Traces, second: Traces, settings: ScoredSettings | None = None
 ) -> LoopComparison:
-    """Compare two records of the same questions, paired by id and text.
+    """Compare two records of the same questions, paired by id and text, or by text where no id is in both.
 
     Without a common question that both score, for metrics or gold answers that differ, or for questions that
     a policy cut (their later rounds were never seen), it is a UsageError.
@@ -118,19 +119,18 @@ def compare_loops(
         known = [book[name] for book in paid]
         if all(of is not None for of in known):
             held[name] = [of[end] for of, end in zip(known, ends, strict=True) if of is not None]
-    columns = unit_means(
-        np.stack([value for pair in held.values() for value in pair], axis=1), units
-    )
+    columns = per_unit(np.stack([value for pair in held.values() for value in pair], axis=1), units)
     means = columns.mean(axis=0)
     draws = resampled_means(columns, resamples=asked.resamples, seed=asked.seed)
     changes, drawn = (of[:, 1::2] - of[:, ::2] for of in (columns, draws))
+    size = equally_many(units)
     quantities = [
         Quantity(
             name=name,
             label=one.metric.label if name == "score" else COSTS[name].label,
             first=float(means[2 * at]),
             second=float(means[2 * at + 1]),
-            difference=mean_interval(changes[:, at], drawn[:, at], None if at else -1.0),
+            difference=mean_interval(changes[:, at], drawn[:, at], None if at else -1.0, size=size),
         )
         for at, name in enumerate(held)
     ]
@@ -176,6 +176,9 @@ def shared_rows(
         for name in found[0]
         if name in found[1] and (veiled or found[0][name][1] == found[1][name][1])
     ]
+    if not shared:  # some loops draw ids anew for every run
+        by_text = [_of_one_text(of.values()) for of in found]
+        shared = [(row, by_text[1][text]) for text, row in by_text[0].items() if text in by_text[1]]
     for row, of_other in shared if one.metric.gold and not veiled else ():
         if {*one.traces.gold[row].answers} != {*other.traces.gold[of_other].answers}:
             raise UsageError(
@@ -185,3 +188,10 @@ def shared_rows(
             )
     first, second = np.array(shared, np.intp).reshape(-1, 2).T
     return first, second
+
+
+def _of_one_text(rows: Iterable[tuple[int, str]]) -> dict[str, int]:
+    """The row of every text that one question has."""
+    held = [*rows]
+    often = Counter(text for _, text in held)
+    return {text: row for row, text in held if text.strip() and often[text] == 1}

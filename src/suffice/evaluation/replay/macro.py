@@ -20,7 +20,7 @@ from suffice.results.table import Cell, Column, Table
 from suffice.results.tabular import Tabular
 from suffice.scoring import Metric
 from suffice.stats.intervals import Interval, percentile_interval, resampled_means
-from suffice.stats.units import Array, numbered_units, unit_means
+from suffice.stats.units import Array, numbered_units, per_unit
 from suffice.trace.rounds.records import Question
 from suffice.trace.rounds.trace_set import is_veiled, keys_of, unit_keys
 
@@ -240,7 +240,7 @@ def _set(comparison: Comparison, *, by_id: bool) -> _Set:
         keys=tuple(dict.fromkeys(keys.tolist())),
         names=first,
         labelled=len(keys),
-        columns=unit_means(np.stack(columns, axis=1), numbered_units(keys)),
+        columns=per_unit(np.stack(columns, axis=1), numbered_units(keys)),
         rounds=np.array([policy.mean_rounds for policy in result.policies]),
     )
 

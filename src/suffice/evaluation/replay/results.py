@@ -33,6 +33,7 @@ _ROUNDS = "rounds"  # a policy's entry calls the cost mean_rounds; rounds are th
 _CALLS = "llm_calls"
 _NAME_WIDTH = 20
 _MOST_WITH_DECIMALS = 100
+_MOST_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +42,8 @@ class PolicyResult:
 
     Scores are fractions, means over labeled questions by ``metric`` (``None``: no label or unknown). Costs
     are means per question over all questions, by the names of :data:`suffice.costs.usage.COSTS`. ``stops``
-    (n_questions,) are stop rounds, ``answers`` the rounds of the returned answers. ``weights`` are 1 over the
-    size of a question's unit, times its weight if questions were cut (NaN: not seen). ``beyond_record``
+    (n_questions,) are stop rounds, ``answers`` the rounds of the returned answers. ``weights`` are those of
+    questions, not 1 if some were cut (NaN: not seen). ``beyond_record``
     counts questions that end before the policy stops. ``label`` is its name in tables: a file's name for a
     policy file.
 
@@ -110,7 +111,7 @@ class PolicyResult:
 
     @property
     def stop_counts(self) -> dict[int, float]:
-        """Number of units by stop round, estimated if questions were cut."""
+        """Number of questions by stop round, estimated if questions were cut."""
         rounds, at = np.unique(self.stops, return_inverse=True)
         weights = np.nan_to_num(self.weights)
         counts = np.bincount(at, weights, len(rounds)).astype(np.float64)
@@ -194,27 +195,36 @@ class ReplayResult(Tabular):
 
     @property
     def baseline_label(self) -> str:
-        return self.labels.get(self.baseline, self.baseline)
+        label = self.labels.get(self.baseline, self.baseline)
+        return f"{label}, all rounds" if self.baseline == f"fixed-{self.max_rounds}" else label
 
-    @property
-    def verdict(self) -> str:
+    def verdict(self, mine: str = "") -> str:
+        """Answer :data:`BY_SIGNALS` by the clearest gain, one of the policy ``mine`` if it has any."""
         adaptive = [policy for policy in self.policies if policy.adaptive]
         if not adaptive:
             return "Not tested: no policy here reads answers or evidence to decide."
-        if any(policy.against_fixed for policy in adaptive):
-            return f"{_by_agreement(self.metric)}{looping_verdict(self.policies)}"
-        gains = [
-            (one.label, one.frontier_gain) for one in adaptive if one.frontier_gain is not None
+        pairs = [(policy, against) for policy in adaptive for against in policy.against_fixed]
+        gains = [(policy, of.gain, COSTS[of.cost].label) for policy, of in pairs] or [
+            (policy, policy.frontier_gain, self.cost.label)
+            for policy in adaptive
+            if policy.frontier_gain is not None
         ]
-        if not gains and self.labelled and self.cut is not None:
-            return "Not known: the comparison needs rounds after questions were stopped early."
         if not gains:
-            return "Not known: no question has a score."
-        shown = [f"{name} {points(gain)}" for name, gain in gains if gain.low > 0]
-        at = f"fixed budgets at equal {self.cost.label}"
-        if shown:
-            return f"{_by_agreement(self.metric)}Better than {at}: {'; '.join(shown)}."
-        return f"{_by_agreement(self.metric)}No policy is significantly better than {at}."
+            cut = self.labelled and self.cut is not None
+            lacking = "a round after questions were stopped early" if cut else "a score"
+            return f"Not known: the comparison needs {lacking}."
+        about = _by_agreement(self.metric)
+        if above := [gain for gain in gains if gain[1].low > 0]:
+            best, gain, cost = max(above, key=lambda one: (one[0].name == mine, one[1].low))
+            name = "this policy" if best.name == mine else best.label
+            many, of = (len({one.name for one, *_ in some}) for some in (above, gains))
+            others = f" ({many} of {of} policies do)" if of > 1 else ""
+            return f"{about}Yes: {name} by {points(gain)} points at equal {cost}{others}."
+        at = "the best fixed number of rounds at equal cost"
+        worse = [*dict.fromkeys(policy.label for policy, against in pairs if against.loses)]
+        more = f" and {len(worse) - _MOST_NAMED} more" if len(worse) > _MOST_NAMED else ""
+        named = f"; significantly worse: {', '.join(worse[:_MOST_NAMED])}{more}" if worse else ""
+        return f"{about}Not shown: no policy is significantly better than {at}{named}."
 
     def saving(self, policy: PolicyResult) -> str:
         mean = policy.paid(_ROUNDS, decimal)
@@ -277,7 +287,7 @@ class ReplayResult(Tabular):
             notes=notes,
         )
         banners = Table(name="banners", title="\n".join(self.banners)) if self.banners else None
-        looping = looping_table(self.policies)
+        looping = looping_table(self.policies, self.verdict())
         sets = _answer_sets(giving) if giving else None
         past = {policy.label: policy.at_stops.past for policy in self.policies}
         cuts = cut_table(self.cut, past, self.metric)
@@ -404,13 +414,15 @@ def short_cost(cost: float) -> str:
     return count(cost) if cost >= _MOST_WITH_DECIMALS else amount(cost)
 
 
+BY_SIGNALS = "Does stopping by signals beat a fixed number of rounds?"
+"""The question that the comparison with the best fixed budgets answers."""
 _POLICY = Column(name="policy", most=_NAME_WIDTH)
 _SCORES: Mapping[ScoreName, int] = {"em": 3, "f1": 3, "acc": 8}
 """The scores, and when those that policies are not compared by are left out of a narrow table."""
 _TOKENS = {"prompt_tokens": ("prompt\ntokens", 7), "completion_tokens": ("compl.\ntokens", 10)}
 
 
-def looping_table(policies: Sequence[PolicyResult]) -> Table | None:
+def looping_table(policies: Sequence[PolicyResult], verdict: str) -> Table | None:
     """Return adaptive policies against the best fixed budget at equal cost; ``None``: nothing to compare."""
     adaptive = [policy for policy in policies if policy.against_fixed]
     if not adaptive:
@@ -432,7 +444,7 @@ def looping_table(policies: Sequence[PolicyResult]) -> Table | None:
         rows.append(row)
     return Table(
         name="looping",
-        title=f"Does looping pay here? {_by_agreement(metric)}{looping_verdict(policies)}",
+        title=f"{BY_SIGNALS} {verdict}",
         columns=columns,
         rows=rows,
         notes=(
@@ -448,27 +460,7 @@ def _by_agreement(metric: Metric) -> str:
     """What a verdict answers instead where no gold answer was read; else empty."""
     if not metric.agreement:
         return ""
-    return (
-        "Not known without gold answers. Does deciding by what is read keep more of the full budget's "
-        "answers? "
-    )
-
-
-def looping_verdict(policies: Sequence[PolicyResult]) -> str:
-    compared = [(policy, against) for policy in policies for against in policy.against_fixed]
-    above = [pair for pair in compared if pair[1].pays]
-    below = [pair for pair in compared if pair[1].loses]
-    if above:
-        named = "; ".join(
-            f"{policy.label} {points(against.gain)} at equal {COSTS[against.cost].label}"
-            for policy, against in above
-        )
-        return f"Shown for {named}." + (
-            "" if len(above) == len(compared) else " Not for the others."
-        )
-    verdict = "Not shown: no policy is significantly better than the best fixed-k at equal cost"
-    worse = ", ".join(dict.fromkeys(policy.label for policy, _ in below))
-    return f"{verdict}; significantly worse: {worse}." if worse else f"{verdict}."
+    return "Not known without gold answers. In keeping the full budget's answers: "
 
 
 def _against(policy: PolicyResult, cost: str) -> AgainstFixed | None:

@@ -45,11 +45,12 @@ from suffice.measures.costs import CostAxis, CostBook, paid_together, policy_rea
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.measures.seen import Seen, record_banners
+from suffice.policies.rules.policy import coin_sides
 from suffice.scoring import AnswerChoice
 from suffice.stats.auroc import auroc
 from suffice.stats.fields import known
 from suffice.stats.intervals import Sums, from_sums, resampled_means, with_rare_weights
-from suffice.stats.units import Array, unit_means, unit_weights
+from suffice.stats.units import Array, equally_many, per_unit
 from suffice.trace.rounds.trace_set import TraceSet
 
 
@@ -108,18 +109,25 @@ class Runner:
         if candidate.kind == CLOSED_BOOK:
             return self._closed_book(candidate)
         last = self.measures.traces.last_rounds
-        if candidate.policy is None:
+        wanted = self._wanted(candidate.policy, candidate)
+        stops, answers = np.minimum(wanted, last), self.answers[candidate.name]
+        returned, reads = answers.returned(self.scored), self.reads[candidate.name]
+        read = self.reader.read(returned, wanted, self.book, reads)
+        # the mean over its coin says what a rule does on other questions; how it fell here does not
+        sides = [
+            (chance, self.reader.read(returned, self._wanted(side, candidate), self.book, reads))
+            for chance, side in coin_sides(candidate.policy)
+        ]
+        return Run(candidate, wanted, stops, answers.at(stops), read.averaged(sides))
+
+    def _wanted(self, policy: StopPolicy | None, candidate: NamedPolicy) -> NDArray[np.int16]:
+        if policy is None:
+            last = self.measures.traces.last_rounds
             wanted = ORACLES[candidate.name.partition("#")[0]](self.returned, last)
         else:
-            wanted = self.measures.wanted_rounds(candidate.policy)
-        if candidate.max_rounds is not None:
-            most = min(candidate.max_rounds, np.iinfo(np.int16).max)
-            wanted = np.minimum(wanted, most).astype(np.int16)
-        stops, answers = np.minimum(wanted, last), self.answers[candidate.name]
-        read = self.reader.read(
-            answers.returned(self.scored), wanted, self.book, self.reads[candidate.name]
-        )
-        return Run(candidate, wanted, stops, answers.at(stops), read)
+            wanted = self.measures.wanted_rounds(policy)
+        most = min(candidate.max_rounds or np.inf, np.iinfo(np.int16).max)
+        return np.minimum(wanted, most).astype(np.int16)
 
     def _closed_book(self, candidate: NamedPolicy) -> Run:
         rounds = closed_book_rounds(self.measures)
@@ -143,6 +151,32 @@ class Runner:
         if candidate.policy is None:
             return CostReads(answers=True, until=budget)
         return policy_reads(candidate.policy, budget)
+
+    def recorded(self, run: Run) -> AtStops:
+        """Return the scores and costs of single questions at a run's stops; NaN past a cut."""
+        if run.candidate.kind == CLOSED_BOOK:
+            return run.read
+        returned = self.answers[run.candidate.name].returned(self.scored)
+        paid = self.book.at_stops(self.reads[run.candidate.name]).items()
+        at = partial(Seen.bounds, stops=run.wanted, unseen=np.nan)
+        scores = {one: at(self.seen.of(returned), getattr(returned, one)) for one in SCORES}
+        return AtStops(scores, {one: None if of is None else at(self.seen, of) for one, of in paid})
+
+    def weights(self, *runs: Run) -> Array:
+        """Return how many questions each stands for at the latest stop of runs, (n_questions,); NaN: none."""
+        seen = self.seen.of(self.scored)
+        stops = seen.stops(np.maximum.reduce([run.wanted for run in runs]))
+        return np.where(seen.lacking(stops), np.nan, seen.weights(stops))
+
+    def reach(self, run: Run) -> float:
+        """Return the greatest weight of a question in a run's scores; 0: none represents others."""
+        past = run.read.past
+        return self.seen.reach if past is not None and (past.weights != 1.0).any() else 0.0
+
+    def equally_many(self, weighted: object) -> float:
+        """Return how many questions of equal weight say as much of a score as the labeled ones."""
+        seen, some = self.seen.of(self.returned), self.returned.labelled
+        return equally_many(self.reader.units[some], seen.weight[some] if weighted else None)
 
     def unscored(self, run: Run) -> int:
         unknown = np.isnan(run.read.scores[self.scored.metric.score]) & self.scored.labelled
@@ -210,7 +244,7 @@ def replay(
         frontier=intervals.frontier,
         full_costs=_full_costs(book, reader),
         question_ids=measures.traces.question_ids,
-        banners=record_banners(measures.traces),
+        banners=record_banners(measures.traces, measures.metric),
         notes=(
             *notes,
             *measures.unit_notes,
@@ -269,16 +303,15 @@ def _intervals(
         sums = Sums.by_blocks(len(chosen), n_scores * (1 + len(fixed)), columns)
         drawn = partial(sums.draws, resamples=settings.resamples, seed=settings.seed)
         return compared(means=sums.mean, draws=drawn)
-    values = unit_means(columns(slice(None)), units)
-    past = [one is not None and (one.weights != 1.0).any() for one in (r.read.past for r in runs)]
-    until = seen.until[seen.weight != 1.0].min(initial=seen.budget)
-    weighted = np.array([*past, *(np.arange(1, seen.budget + 1) > until)])
-    weights = seen.weight[labelled]
-    alike = weights.sum() ** 2 / max(float((weights**2).sum()), 1.0)  # Kish's number of questions
+    values = per_unit(columns(slice(None)), units)
+    weighted = np.arange(1, seen.budget + 1) > seen.until[seen.weight != 1.0].min(
+        initial=seen.budget
+    )
+    largest = np.array([*map(runner.reach, runs), *(weighted * seen.reach)])
+    equal = np.array([runner.equally_many(one > 0.0) for one in largest])
 
     def draws() -> Array:
         drawn = resampled_means(values, resamples=settings.resamples, seed=settings.seed)
-        largest = weighted * seen.reach
         if not largest.any():
             return drawn
         scores, others = np.split(drawn, [n_scores], axis=1)
@@ -292,12 +325,12 @@ def _intervals(
         return np.hstack([wider, others])
 
     rounds = np.arange(1, of_fixed.shape[1] + 1)
-    own = values[:, :n_scores], np.where(weighted, alike, np.inf)
+    published = settings.cost_model.charge == "published"  # as the papers have them
     cut = (rounds > np.minimum(seen.until, seen.last)[:, None]) & (seen.cut & labelled)[:, None]
     return compared(
         means=values.mean(axis=0) if labelled.any() else None,
         draws=draws,
-        units=None if settings.cost_model.charge == "published" else own,  # as the papers have them
+        units=None if published else (values[:, :n_scores], equal),
         against=not np.isnan(of_fixed[cut]).any(),
     )
 
@@ -321,8 +354,7 @@ def _result(run: Run, runner: Runner, intervals: PairedIntervals) -> PolicyResul
     score = means[scored.metric.score]
     full = None if intervals.frontier is None else intervals.frontier.scores[-1]
     rounds = read.costs["rounds"]
-    weights, past = unit_weights(runner.reader.units), read.past
-    weights = weights if past is None else weights * past.weights
+    weights, past = runner.weights(run), read.past
     measures, policy = runner.measures, candidate.policy
     more: dict[str, Any] = {}
     confidence = None
@@ -336,7 +368,7 @@ def _result(run: Run, runner: Runner, intervals: PairedIntervals) -> PolicyResul
         usable = ~np.isnan(confidence) & ~np.isnan(em)
         more["auroc"] = known(auroc(confidence[usable], em[usable] == 1.0))
     if past is None and candidate.kind != CLOSED_BOOK:
-        retrieval = measures.retrieval().at(run.stops, unit_weights(measures.units))
+        retrieval = measures.retrieval().at(run.stops)
         more["precision"], more["recall"] = retrieval
     if past is None and isinstance(policy, CoveragePolicy):
         more["sets"] = answer_sets(policy, measures, run.stops, runner.draws)

@@ -20,7 +20,13 @@ from numpy.typing import NDArray
 
 from suffice.policies.method import Preset
 from suffice.policies.micp.micp_settings import Grid, Objective
-from suffice.stats.conformal import NEVER, Threshold, lower_order_statistic, tied_threshold
+from suffice.stats.conformal import (
+    NEVER,
+    Threshold,
+    lower_order_statistic,
+    lower_rank,
+    tied_threshold,
+)
 from suffice.stats.units import Array, Mask
 
 _MOST_SCALINGS, _DECIMALS = 60, 10**9
@@ -76,15 +82,19 @@ def calibrate(
 
     ``corrected``: U_t holds every question whose right answer has not been sampled by round t; the
     budget is sum alpha_t (|U_t| + 1) / (n + 1) + alpha_f (n_A + 1) / (n + 1) = alpha with n_A the
-    questions whose right answer some round samples; ties are broken by lot. ``published`` (Eq. 12, 13
+    questions whose right answer some round samples; ties are broken by lot. The answer set is calibrated
+    at the later of the first round that samples the right answer and the first with a level above 0 in
+    ``alpha_rounds``, since nothing stops before. ``published`` (Eq. 12, 13
     and 16 as we read them): U_t holds those of them that no earlier rule stopped; the budget is sum
     (1 - a_t) alpha_t + rho alpha_f = alpha; stopping is strict.
     """
     levels = tuple(min(max(level, Fraction(0)), Fraction(1)) for level in alpha_rounds)
+    # of the levels as given: which of them these questions leave would select
+    earliest = next((t for t, level in enumerate(levels) if level), len(levels))
     for scaled in range(_MOST_SCALINGS):
         # the scale depends on the questions: with it, whose rank is 0 would too
         give_back = preset == "published" or not scaled
-        thresholds, spent = _thresholds(data, alpha, levels, preset, give_back=give_back)
+        thresholds, spent = _thresholds(data, alpha, levels, preset, earliest, give_back=give_back)
         if spent <= alpha:
             break
         # cut to decimals: levels scaled again and again would grow without end
@@ -94,12 +104,18 @@ def calibrate(
         )
     else:
         none = (Fraction(0),) * len(levels)
-        thresholds, _ = _thresholds(data, alpha, none, preset, give_back=False)
+        thresholds, _ = _thresholds(data, alpha, none, preset, earliest, give_back=False)
     return thresholds
 
 
 def _thresholds(
-    data: Sampled, alpha: Fraction, levels: Sequence[Fraction], preset: Preset, *, give_back: bool
+    data: Sampled,
+    alpha: Fraction,
+    levels: Sequence[Fraction],
+    preset: Preset,
+    earliest: int,
+    *,
+    give_back: bool,
 ) -> tuple[Stage2, Fraction]:
     """Return thresholds at these levels, and the share of ``alpha`` that the rounds spend."""
     corrected, answerable = preset == "corrected", data.answerable
@@ -111,7 +127,7 @@ def _thresholds(
         sizes.append(int(group.sum()))
         threshold = tied_threshold(data.score[group, t], level, randomised=corrected)
         if corrected:
-            idle, among = threshold == NEVER, Fraction(sizes[-1] + 1, data.n + 1)
+            idle, among = not lower_rank(level, sizes[-1]), Fraction(sizes[-1] + 1, data.n + 1)
         else:
             fires = running & threshold.fires(data.score[:, t], data.draws[:, t])
             idle, among = not fires.any(), _share(sizes[-1], int(running.sum()))
@@ -123,7 +139,7 @@ def _thresholds(
         spent += used[-1] * among
     left = max(alpha - spent, Fraction(0))
     if corrected:
-        first = answerable.argmax(axis=1)  # the first round that samples the right answer
+        first = np.maximum(answerable.argmax(axis=1), earliest)
         confidence = data.best_gold[np.arange(data.n), first][answerable[:, -1]]
         left *= Fraction(data.n + 1, len(confidence) + 1)
     else:
@@ -150,7 +166,7 @@ def _share(part: int, whole: int) -> Fraction:
 
 def budget_spent(data: Sampled, alpha_rounds: Sequence[Fraction], preset: Preset) -> Fraction:
     """Return the error budget that these levels of rounds 1..T-1 spend on these questions."""
-    return _thresholds(data, Fraction(1), alpha_rounds, preset, give_back=False)[1]
+    return _thresholds(data, Fraction(1), alpha_rounds, preset, 0, give_back=False)[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,21 +327,12 @@ def search_allocations(
         if grid == "shares":
             levels = levels_of_shares(data, alpha, shares, preset)
         found = calibrate(data, alpha, levels, preset)
-        if any(
-            used not in (0, level) for used, level in zip(found.alpha_rounds, levels, strict=True)
-        ):
-            continue  # they overspend
+        if found.alpha_rounds != levels:
+            continue  # they overspend, or one stops nobody: the grid holds it as 0
         tried += 1
         scored = evaluate(data, found)
-        kept = tuple(
-            share if used else Fraction(0)
-            for share, used in zip(shares, found.alpha_rounds, strict=True)
-        )
         for name in objectives:
             key = scored.objective(name, weight), -found.alpha_final
             if name not in best or key < best[name][0]:
-                best[name] = (
-                    key,
-                    Allocation(levels=found.alpha_rounds, shares=kept, objective=key[0]),
-                )
+                best[name] = key, Allocation(levels=levels, shares=tuple(shares), objective=key[0])
     return {name: replace(allocation, tried=tried) for name, (_, allocation) in best.items()}

@@ -90,6 +90,21 @@ def not_before(rule: str, round_number: int) -> str:
     return rule if round_number == 1 else f"round >= {round_number} and ({rule})"
 
 
+_COIN = re.compile(r"coin\(\) < ([\d.e-]+)")
+
+
+def coin_sides(policy: object) -> tuple[tuple[float, Rule], ...]:
+    """Return a rule under heads and under tails of its coin, with their chances; empty: it tosses not one."""
+    toss = _COIN.search(policy.rule) if isinstance(policy, Rule) else None
+    if not isinstance(policy, Rule) or toss is None or policy.rule.count("coin()") != 1:
+        return ()
+    heads, tails = (
+        replace(policy, rule=_COIN.sub(side, policy.rule))
+        for side in ("round >= 1", "not round >= 1")
+    )
+    return (float(toss[1]), heads), (1.0 - float(toss[1]), tails)
+
+
 def check_rule(rule: str, own_signals: Collection[str] = ()) -> None:
     """Refuse a text that is no rule over known signals and those of one's own, whatever is fitted."""
     specs = {name: resolve(name, also=own_signals) for name in rule_needs(rule).signals}

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from suffice.contracts import Explanation, Facts, LoopNeeds, PolicyTable
-from suffice.errors import DataError, UsageError, plain_file
+from suffice.errors import DataError, UsageError, read_plain
 from suffice.policies.method import FitRun, Method, Preset, loop_needs, read_told, weights_beside
 from suffice.policies.stop_rag.network import TextModel
 from suffice.policies.stop_rag.signal_network import SignalNetwork
@@ -190,7 +190,7 @@ METHOD = _StopRAG()
 
 def _weights(path: Path, expected: object) -> bytes:
     try:
-        data = plain_file(path).read_bytes()
+        data = read_plain(path)
     except OSError as error:
         raise DataError(
             f"the network's weights cannot be read ({error.strerror or error}); they belong beside it in "

@@ -31,11 +31,13 @@ def by_appearance(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[n
 class RoundColumns:
     """Give the rounds of a record as columns, one row per round, sorted by question and round.
 
-    Columns are read when first used. :meth:`once` keeps what several signals share.
+    Columns are read when first used. :meth:`once` keeps what several signals share. No value is asked for
+    in rows before ``read_from``.
     """
 
-    def __init__(self, traces: TraceSet) -> None:
+    def __init__(self, traces: TraceSet, read_from: int = 0) -> None:
         self.traces = traces
+        self.read_from: int = read_from
         self.n_rows: int = int(traces.table.num_rows)
         self._derived: dict[Callable[[Any], Any], Any] = {}
         self._texts: dict[str, Texts] = {}

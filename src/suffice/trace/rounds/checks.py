@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -111,8 +112,8 @@ class Keys:
 
     @classmethod
     def of(cls, table: pa.Table) -> Keys:
-        encoded = table.column("question_id").dictionary_encode()
-        ids = encoded.unify_dictionaries().combine_chunks()
+        # in one chunk: else each one's dictionary holds those of all before it
+        ids = table.column("question_id").cast("large_string").combine_chunks().dictionary_encode()
         codes = pc.fill_null(ids.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
         rank = np.argsort(pc.sort_indices(ids.dictionary).to_numpy())
         rounds = pc.fill_null(table.column("round"), -1).to_numpy()
@@ -134,6 +135,16 @@ class Keys:
         steps = np.diff(self.rounds.astype(np.int32))
         steps[self.starts[1:-1] - 1] = 1
         return bool((steps == 1).all() and np.isin(firsts, (0, 1)).all() and (lasts > 0).all())
+
+    def grouped(self, table: pa.Table) -> tuple[pa.Table, NDArray[np.int64], NDArray[np.int64]]:
+        """Return id, round and columns of questions, question by question; where each begins; the order."""
+        there = filter(table.column_names.__contains__, ("question_id", "round", *OF_QUESTIONS))
+        table = table.select([*there])
+        if self.in_order:
+            return table, self.starts, np.arange(table.num_rows)
+        order = self.by_question
+        by_group = Keys(self.codes[order], self.rank, self.rounds[order])
+        return table.take(pa.array(order)), by_group.starts, order
 
     @cached_property
     def by_question(self) -> NDArray[np.int64]:
@@ -165,22 +176,89 @@ def _round_sequence(table: pa.Table, keys: Keys) -> Iterator[Problem]:
         yield Problem(int(order[index]), "round", "a question with round 0 but no round 1")
 
 
-# of columns of questions: what a null means
-_OF_QUESTIONS = {"split": "", "group": "", "propensity": 1.0, "policy_hash": ""}
+OF_QUESTIONS = (
+    *("question", "gold_answers", "gold_passage_ids", "question_type"),
+    *("split", "group", "propensity", "policy_hash"),
+)
+"""The columns of a question as a whole: each of its rows states the one value, or nothing."""
+_NULLS = {"split": "", "group": "", "propensity": 1.0, "policy_hash": ""}
+"""What a null says, where it says something."""
+
+
+def meant(name: str, cell: Any) -> Any:
+    """Return what a cell says of its question, a list in any order; ``None``: nothing."""
+    if name in _NULLS:
+        return (_NULLS[name] if cell is None else cell,)
+    return frozenset(filter(None, cell)) or None if isinstance(cell, list) else cell or None
+
+
+def stating_rows(
+    name: str, cells: pa.ChunkedArray, starts: NDArray[np.int64]
+) -> tuple[NDArray[np.int64] | None, list[tuple[int, int]]]:
+    """Return the row that states each question's value, and pairs of rows that contradict.
+
+    Rows ``starts[i]`` to ``starts[i + 1]`` are those of question i. ``None``: all rows of each question are
+    equal, as they mostly are.
+    """
+    changed = _changed(cells) if len(cells) else np.zeros(0, bool)
+    changed[starts[1:-1] - 1] = False
+    if not changed.any():
+        return None, []
+    stating, pairs = starts[:-1].copy(), list[tuple[int, int]]()
+    uneven = np.unique(np.searchsorted(starts, np.flatnonzero(changed) + 1, side="right") - 1)
+    chosen = np.flatnonzero(np.repeat(np.isin(np.arange(len(stating)), uneven), np.diff(starts)))
+    values, at = [meant(name, cell) for cell in cells.take(pa.array(chosen)).to_pylist()], 0
+    for number, rows in zip(uneven.tolist(), np.diff(starts)[uneven].tolist(), strict=True):
+        said = [place for place in range(at, at + rows) if values[place] is not None]
+        stating[number] = chosen[said[0] if said else at]
+        if other := next((place for place in said if values[place] != values[said[0]]), 0):
+            pairs.append((int(stating[number]), int(chosen[other])))
+        at += rows
+    return stating, pairs
+
+
+def _changed(cells: pa.ChunkedArray) -> NDArray[np.bool_]:
+    """Return where a row differs from the one before, (n_rows - 1,)."""
+    if not pa.types.is_list(cells.type):
+        null = np.asarray(cells.is_null(), bool)
+        equal = np.asarray(pc.fill_null(pc.equal(cells[1:], cells[:-1]), False), bool)
+        alike: NDArray[np.bool_] = equal | (null[1:] & null[:-1])
+        return ~alike
+    sizes = np.asarray(pc.fill_null(pc.list_value_length(cells), 0)).astype(np.int64)
+    items, first = pc.list_flatten(cells), int(sizes[0])
+    rows = np.repeat(np.arange(len(sizes)), sizes)[first:]
+    # in lists of one length an item stands that length behind its like; others differ anyway
+    before = items.take(pa.array(np.maximum(np.arange(first, len(items)) - sizes[rows], 0)))
+    equal = np.asarray(pc.fill_null(pc.equal(items[first:], before), False), bool)
+    changed: NDArray[np.bool_] = sizes[1:] != sizes[:-1]
+    changed[rows[~equal] - 1] = True
+    return changed
+
+
+def evened(table: pa.Table, starts: NDArray[np.int64]) -> pa.Table:
+    """Return checked rows, question by question, with its own values in each row of a question."""
+    for name in filter(table.column_names.__contains__, OF_QUESTIONS):
+        rows, _ = stating_rows(name, table.column(name), starts)
+        if rows is not None:
+            cells = table.column(name).take(pa.array(np.repeat(rows, np.diff(starts))))
+            table = table.set_column(table.column_names.index(name), name, cells)
+    return table
+
+
+def contradiction(table: pa.Table, name: str, first: int, other: int) -> str:
+    """Return the message for two rows that state different values of their question."""
+    one, another = table.select(["question_id", "round", name]).take([first, other]).to_pylist()
+    return (
+        f"question {one['question_id']!r} has {one[name]!r:.80} in round {one['round']} and "
+        f"{another[name]!r:.80} in round {another['round']}; write one {name} in all its rows"
+    )
 
 
 def _one_value(table: pa.Table, keys: Keys) -> Iterator[Problem]:
-    order = keys.by_question
-    same = keys.codes[order][1:] == keys.codes[order][:-1]
-    for name, null in _OF_QUESTIONS.items():
-        if name not in table.column_names:
-            continue
-        cells = table.column(name)
-        filled = pc.fill_null(cells, pa.scalar(null, cells.type)).combine_chunks()
-        values = filled.dictionary_encode().indices.to_numpy(zero_copy_only=False)[order]
-        for index in np.flatnonzero(same & (values[1:] != values[:-1])):
-            said = f"a question's rounds must all state one {name}"
-            yield Problem(int(order[index + 1]), name, said)
+    grouped, starts, order = keys.grouped(table)
+    for name in grouped.column_names[2:]:
+        for first, other in stating_rows(name, grouped.column(name), starts)[1]:
+            yield Problem(int(order[other]), name, contradiction(grouped, name, first, other))
 
 
 def _stops(table: pa.Table, keys: Keys) -> Iterator[Problem]:
@@ -242,7 +320,7 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "llm_calls": _CALL_PARTS,
     **{
         name: (f"answer_{name}",)
-        for name in ("prompt_tokens", "cached_tokens", "completion_tokens")
+        for name in ("prompt_tokens", "cached_tokens", "completion_tokens", "usd")
     },
 }
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.errors import DataError, UsageError, counted, did_you_mean, plain_file
+from suffice.errors import DataError, UsageError, counted, did_you_mean, read_plain
 from suffice.options import Option, as_share
 from suffice.trace.durable import check_free, written_aside
 from suffice.trace.lazy import LazyTable
@@ -155,7 +155,7 @@ class Written:
 
 def read_source(path: str | Path, *, skip_invalid: bool = False) -> TraceSet:
     """Read a record with all its columns."""
-    return read_traces(path, keep_unknown=True, skip_invalid=skip_invalid)
+    return read_traces(path, keep_unknown=True, skip_invalid=skip_invalid).evened()
 
 
 def write_copy(
@@ -372,9 +372,7 @@ def read_ids(ids: str | Path | Iterable[str]) -> tuple[str, ...]:
     if path.is_dir() or path.suffix == ".parquet":
         return tuple(question_ids_of(path))
     try:
-        lines = [
-            line.strip() for line in plain_file(path).read_text(encoding="utf-8-sig").splitlines()
-        ]
+        lines = [line.strip() for line in read_plain(path).decode("utf-8-sig").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(
             f"cannot be read: {getattr(error, 'strerror', error)}; name a trace set, or a text file with "

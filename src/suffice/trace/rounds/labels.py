@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.contracts import strict_json
-from suffice.errors import DataError, counted, plain_file
+from suffice.errors import DataError, counted, read_plain
 from suffice.trace.recording import live_store
 from suffice.trace.rounds.records import SCORE
 from suffice.trace.rounds.schema import SCHEMA
@@ -278,7 +278,7 @@ def _read(root: Path, errors: list[DataError], remarks: list[str]) -> Labels:
 def read_labels(file: Path) -> Iterator[tuple[int | None, Label | DataError | None]]:
     """Yield the rows of a file of labels, if it exists; ``None``: the last row is cut off."""
     try:
-        lines = plain_file(file).read_bytes().split(b"\n") if file.exists() else []
+        lines = read_plain(file).split(b"\n") if file.exists() else []
     except OSError as error:
         yield None, DataError(f"cannot be read ({error})", file=str(file))
         return

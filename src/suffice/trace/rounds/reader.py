@@ -19,7 +19,7 @@ from suffice.trace.engines import as_place
 from suffice.trace.lazy import LazyTable, Span, in_memory
 from suffice.trace.parquet import TableSchema, footer_of
 from suffice.trace.recording import count_failures, is_exported, stores_at
-from suffice.trace.rounds.checks import Keys, Problem, key_problems, row_problems
+from suffice.trace.rounds.checks import Keys, Problem, evened, key_problems, row_problems
 from suffice.trace.rounds.labels import LABELS_FILE, Labels, labels_beside
 from suffice.trace.rounds.schema import QUESTIONS, SCHEMA
 from suffice.trace.rounds.trace_set import (
@@ -147,10 +147,15 @@ def _opened(
     for number, name in enumerate(names, start=1):
         table.column(name)
         progress(number / len(names))
-    read, keys = table.select(names), Keys.of(table)
+    keys = Keys.of(table)
+    # other rounds are read without round 0, which may state what they do not
+    read = table if (keys.rounds == 0).any() else table.select(names)
     placed = _placed((file.file, file.rows) for file in files)
     if problems := [*map(placed, key_problems(read, keys))]:
         raise first_error(problems)
+    grouped, starts, _ = keys.grouped(read)
+    if evened(grouped, starts) is not grouped:
+        return None  # some rows lack what others of their question state
     rows = keys.by_question
     is_round = keys.rounds[rows] > 0
     known_starts = None
@@ -218,7 +223,7 @@ def inspect_traces(path: str | Path, *, keep_unknown: bool = False) -> TraceInsp
         codes = Keys.of(combined).codes
         wrong = codes[[problem.position for problem in problems]]
         combined = combined.filter(pa.array(~np.isin(codes, wrong)))
-    said: list[str] = []
+    combined, said = in_order(combined), list[str]()
     labels = labels_beside(root, combined, errors, said)
     remarks |= dict.fromkeys(said, str(root))
     traces = as_trace_set(labels.onto(combined), _origin(root, parts, errors))
@@ -285,7 +290,7 @@ class _Wanted:
     unknown: bool
 
     def __contains__(self, name: object) -> bool:
-        return self.unknown or name in SCHEMA.names
+        return self.unknown or name in SCHEMA.names or name == "model"  # a round's own: tiers
 
 
 def one_table(tables: Iterable[pa.Table]) -> pa.Table:
@@ -387,10 +392,17 @@ def answer_banners(traces: TraceSet) -> tuple[str, ...]:
     return (said,)
 
 
-def as_trace_set(table: pa.Table, origin: TraceSetOrigin) -> TraceSet:
-    """Return rows in the schema, each question's rounds complete, as a trace set."""
+def in_order(table: pa.Table) -> pa.Table:
+    """Return checked rows sorted by question and round, each with its question's own values."""
     order = pc.sort_indices(table, sort_keys=[("question_id", "ascending"), ("round", "ascending")])
     table = table.take(order)
+    ids = table.column("question_id")
+    ends = np.flatnonzero(pc.not_equal(ids[1:], ids[:-1])) + 1
+    return evened(table, np.array([0, *ends, len(ids)]) if len(ids) else np.zeros(1, np.int64))
+
+
+def as_trace_set(table: pa.Table, origin: TraceSetOrigin) -> TraceSet:
+    """Return rows in order, each question's rounds complete, as a trace set."""
     is_round = pc.greater(table.column("round"), 0)
     return TraceSet(
         table=table.filter(is_round), closed_book=table.filter(pc.invert(is_round)), origin=origin
@@ -418,7 +430,8 @@ def pool_traces(sets: Sequence[TraceSet]) -> TraceSet:
     for traces in sets:
         renamed = {name: free_id(name, held.__contains__) for name in traces.question_ids}
         held.update(renamed.values())
-        for rows in (traces.table, traces.closed_book):
+        evenly = traces.evened()
+        for rows in (evenly.table, evenly.closed_book):
             table = in_memory(rows)
             at = table.schema.get_field_index("question_id")
             names = [renamed[name] for name in table.column(at).to_pylist()]
@@ -431,4 +444,4 @@ def pool_traces(sets: Sequence[TraceSet]) -> TraceSet:
         skipped=tuple(error for traces in sets for error in traces.origin.skipped),
         failures=sum(traces.origin.failures for traces in sets),
     )
-    return as_trace_set(one_table(tables), origin)
+    return as_trace_set(in_order(one_table(tables)), origin)

@@ -121,16 +121,18 @@ class Token:
 class Usage(Checked):
     """Usage of a round. ``None`` means unknown.
 
-    ``llm_calls`` counts the calls of the loop, the answer and the samples. ``answer_calls`` of them served
-    this round's answer alone, ``sample_calls`` were samples. The loop needs the rest to go on, for example
-    for the round's query. The plain token counts hold the loop's and the answer's tokens; ``answer_`` counts
-    are the answer's part of them, ``sample_``, ``judge_`` and ``look_`` counts belong to those calls.
-    ``latency_s`` holds all seconds of the round; the others are parts of it. So a policy pays for its inputs
-    alone.
+    ``llm_calls`` counts the calls of the loop, the answer, the draft and the samples. Of them
+    ``answer_calls`` served this round's answer alone, ``draft_calls`` a probed answer that the loop's own
+    replaced, ``sample_calls`` were samples. The loop needs the rest to go on, for example for the round's
+    query. The plain token counts hold the tokens of loop, answer and draft; ``answer_`` and ``draft_`` counts
+    are parts of them, ``sample_``, ``judge_`` and ``look_`` counts belong to those calls. ``latency_s`` holds
+    all seconds of the round, ``usd`` all it cost as billed, in US dollars; the others are parts of it. So a
+    policy pays for its inputs alone.
     """
 
     llm_calls: int | None = None
     answer_calls: int | None = None
+    draft_calls: int | None = None
     sample_calls: int | None = None
     judge_calls: int | None = None
     look_calls: int | None = None
@@ -142,6 +144,9 @@ class Usage(Checked):
     answer_prompt_tokens: int | None = None
     answer_cached_tokens: int | None = None
     answer_completion_tokens: int | None = None
+    draft_prompt_tokens: int | None = None
+    draft_cached_tokens: int | None = None
+    draft_completion_tokens: int | None = None
     sample_prompt_tokens: int | None = None
     sample_cached_tokens: int | None = None
     sample_completion_tokens: int | None = None
@@ -153,9 +158,12 @@ class Usage(Checked):
     look_completion_tokens: int | None = None
     latency_s: float | None = None
     answer_latency_s: float | None = None
+    draft_latency_s: float | None = None
     sample_latency_s: float | None = None
     judge_latency_s: float | None = None
     look_latency_s: float | None = None
+    usd: float | None = None
+    answer_usd: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,14 +279,14 @@ _APART = tuple(
 )
 SAID = tuple(part.name for part in fields(Draft) if part.name != "usage")
 """The fields of a round that an answer fills, beside its usage."""
-_DRAFTED = ("prompt_tokens", "cached_tokens", "completion_tokens", "latency_s")
+_DRAFTED = ("prompt_tokens", "cached_tokens", "completion_tokens", "usd", "latency_s")
 
 
 def with_draft(asked: Round, draft: Draft, *, probed: bool | None) -> Round:
     """Return the round with the draft as its answer; its usage is added, also to the answer's part."""
     own, spent = asked.usage, draft.usage
     if own.llm_calls == 0:
-        none = {name: 0 for name in _DRAFTED[:3] if getattr(own, name) is None}
+        none = {name: 0 for name in _DRAFTED[:4] if getattr(own, name) is None}
         own = replace(own, **none)
     changed: dict[str, Any] = {
         name: value for name in _APART if (value := getattr(spent, name)) is not None
@@ -293,16 +301,18 @@ def with_draft(asked: Round, draft: Draft, *, probed: bool | None) -> Round:
     return replace(asked, **said, probed=probed, usage=replace(own, **changed))
 
 
-def without_answer(answered: Round) -> Round:
+def without_answer(answered: Round, *, paid: bool = False) -> Round:
+    """Return the round without its answer and what that took; ``paid``: as a draft it stays counted."""
     usage = answered.usage
-    changed: dict[str, Any] = {"answer_calls": None}
-    if usage.llm_calls is not None:
-        changed["llm_calls"] = usage.llm_calls - (usage.answer_calls or 0)
-    for name in _DRAFTED:
-        whole, part = getattr(usage, name), getattr(usage, f"answer_{name}")
+    changed: dict[str, Any] = {}
+    for name in ("calls", *_DRAFTED):
+        plain = "llm_calls" if name == "calls" else name
+        whole, part = getattr(usage, plain), getattr(usage, f"answer_{name}")
         changed[f"answer_{name}"] = None
-        if whole is not None and part is not None:
-            changed[name] = whole - part
+        if paid and part is not None:
+            changed[f"draft_{name}"] = part + (getattr(usage, f"draft_{name}") or 0)
+        elif whole is not None and part is not None:
+            changed[plain] = whole - part
     return replace(answered, answer=None, usage=replace(usage, **changed))
 
 
@@ -310,7 +320,7 @@ def answer_part(spent: Usage) -> dict[str, float | None]:
     """Return the usage of an answer without samples, by the columns of a round."""
     calls, seconds = spent.llm_calls, spent.latency_s
     part: dict[str, float | None] = {
-        f"answer_{name}": getattr(spent, name) for name in _DRAFTED[:3]
+        f"answer_{name}": getattr(spent, name) for name in _DRAFTED[:4]
     }
     part["answer_calls"] = None if calls is None else calls - (spent.sample_calls or 0)
     if seconds is not None:  # which holds the samples', unlike the plain counts of tokens
@@ -372,9 +382,12 @@ CUTS = ("policy", "budget", "gold", "user", "error")
 """The ends that are cuts where they come before the full budget."""
 POLICY_STOP = "policy_stop"
 """The name in the map ``signals`` of 1 where the running policy said stop, 0 where it went on."""
+DROPPED_CALLS = "dropped_calls"
+"""The name there, in a last round, of the calls of tools after the stop, which were not run."""
+NOT_READ = frozenset({POLICY_STOP, DROPPED_CALLS})  # by policies
 
 
-SCORE = Range(0.0, 1.0, "a number from 0 to 1 (a score divided by the largest one)")
+SCORE = Range(0.0, 1.0, "a number from 0 to 1 (import and label others with --score-range, as 1,5)")
 # from a millionth in single precision; a question of 1/1e-38 would be all
 PROPENSITY = Range(
     9.99999997e-07,

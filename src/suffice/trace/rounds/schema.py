@@ -8,10 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from suffice.errors import DataError
+from suffice.errors import DataError, UsageError
 from suffice.trace.parquet import (
     BOOL,
     FLOAT32,
+    FLOAT64,
     INT16,
     INT32,
     SIGNALS,
@@ -73,6 +74,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(Round, "intermediate_answer", TEXT, "answer to the round's query"),
     Column(Usage, "llm_calls", INT16, "calls of the loop and its answers, samples included"),
     Column(Usage, "answer_calls", INT16, "of which for this round's answer alone"),
+    Column(Usage, "draft_calls", INT16, "of which for an answer that was replaced", since=2),
     Column(Usage, "sample_calls", INT16, "of which samples"),
     Column(Usage, "judge_calls", INT16, "calls to a judge"),
     Column(Usage, "look_calls", INT16, "one-token looks at the round", since=2),
@@ -86,6 +88,9 @@ COLUMNS: tuple[Column, ...] = (
     Column(Usage, "answer_prompt_tokens", INT32, "of prompt_tokens those of the answer alone"),
     Column(Usage, "answer_cached_tokens", INT32, "of cached_tokens those of the answer alone"),
     Column(Usage, "answer_completion_tokens", INT32, "of completion_tokens the answer's"),
+    Column(Usage, "draft_prompt_tokens", INT32, "of prompt_tokens the draft's", since=2),
+    Column(Usage, "draft_cached_tokens", INT32, "of cached_tokens the draft's", since=2),
+    Column(Usage, "draft_completion_tokens", INT32, "of completion_tokens the draft's", since=2),
     Column(Usage, "sample_prompt_tokens", INT32, "prompt tokens of the sample calls"),
     Column(Usage, "sample_cached_tokens", INT32, "of which the server reused"),
     Column(Usage, "sample_completion_tokens", INT32, "generated tokens of the samples"),
@@ -97,9 +102,12 @@ COLUMNS: tuple[Column, ...] = (
     Column(Usage, "look_completion_tokens", INT32, "generated tokens of the looks", since=2),
     Column(Usage, "latency_s", FLOAT32, "wall seconds of the round"),
     Column(Usage, "answer_latency_s", FLOAT32, "of which the answer took"),
+    Column(Usage, "draft_latency_s", FLOAT32, "of which the draft took", since=2),
     Column(Usage, "sample_latency_s", FLOAT32, "of which the samples took"),
     Column(Usage, "judge_latency_s", FLOAT32, "of which the judge took"),
     Column(Usage, "look_latency_s", FLOAT32, "of which the looks took", since=2),
+    Column(Usage, "usd", FLOAT64, "what the round cost as billed, in US dollars", since=2),
+    Column(Usage, "answer_usd", FLOAT64, "of which the answer cost", since=2),
     Column(Round, "probed", BOOL, "the answer was asked for the record only", since=2),
     Column(
         QuestionRecord,
@@ -145,6 +153,9 @@ ROUND_COLUMNS = columns_of(Round, COLUMNS)
 
 def record_to_rows(record: QuestionRecord) -> list[dict[str, Any]]:
     """Return the rows of one question, in round order, keyed by column."""
+    if not isinstance(record, QuestionRecord):
+        said = f"write takes a TraceSet or suffice.QuestionRecords, found {type(record).__name__}; of a file"
+        raise UsageError(f"{said} of rows: suffice traces import --format columns FILE --out NEW")
     if not record.rounds:
         raise DataError(f"question {record.question.id!r} has no rounds; a record has at least one")
     shared = to_cells(record.question, QUESTION_COLUMNS) | to_cells(record.gold, _GOLD_COLUMNS)

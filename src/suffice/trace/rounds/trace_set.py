@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 
 from suffice.errors import DataError, UsageError, counted, did_you_mean
 from suffice.trace.lazy import LazyTable, in_memory
+from suffice.trace.parquet import LOOP
+from suffice.trace.rounds.checks import OF_QUESTIONS, Problem, contradiction, stating_rows
 from suffice.trace.rounds.records import CUTS, Gold, LoopView, Question, QuestionRecord, sampled_ids
 from suffice.trace.rounds.schema import QUESTION_COLUMNS, SCHEMA, record_from_rows, round_from_row
-from suffice.trace.stored_file import EXAMPLE
+from suffice.trace.stored_file import EXAMPLE, first_error
 from suffice.trace.values import MOST_INT16
 
 
@@ -196,7 +198,7 @@ class TraceSet:
         """Return a column's value in round 1 of every question; ``None``: null or absent."""
         if column not in self.table.column_names:
             return [None] * self.n_questions
-        values: list[Any] = self._at(column, self.starts[:-1]).to_pylist()
+        values: list[Any] = self.first_rounds(column).to_pylist()
         return values
 
     def attribute(self, name: str) -> list[str | None]:
@@ -209,7 +211,36 @@ class TraceSet:
         """Return a column in round 1 of every question, (n_questions,); nulls if it is absent."""
         if column not in self.table.column_names:
             return pa.chunked_array([pa.nulls(self.n_questions, SCHEMA.field(column).type)])
+        if isinstance(self.table, LazyTable) and column in OF_QUESTIONS:
+            return self._stated(self.table, column)[0]
         return self._at(column, self.starts[:-1])
+
+    def _stated(self, table: LazyTable, column: str) -> tuple[pa.ChunkedArray, bool]:
+        """Read and check a column of questions; also say whether all rows of each are equal."""
+        if column not in self._of_questions:
+            cells = table.at(column, np.arange(table.num_rows))
+            rows, pairs = stating_rows(column, cells, self.starts)
+            if pairs:
+                two = table.taken(np.array(pairs[0])).select(["question_id", "round", column])
+                problem = Problem(pairs[0][1], column, contradiction(two, column, 0, 1))
+                raise first_error([problem.error(*table.place(problem.position))] * len(pairs))
+            values = cells.take(pa.array(self.starts[:-1] if rows is None else rows))
+            self._of_questions[column] = values, rows is None
+        return self._of_questions[column]
+
+    @cached_property
+    def _of_questions(self) -> dict[str, tuple[pa.ChunkedArray, bool]]:
+        return {}
+
+    def evened(self) -> TraceSet:
+        """Return the set with each question's own values in all its rows, as sets in memory are."""
+        evened, table = self, self.table
+        lazily = isinstance(table, LazyTable)
+        for name in filter(table.column_names.__contains__, OF_QUESTIONS if lazily else ()):
+            values, even = self._stated(table, name)
+            if not even:
+                evened = evened._with_column_of_questions(name, values.combine_chunks())
+        return evened
 
     def _at(self, column: str, rows: NDArray[np.int64]) -> pa.ChunkedArray:
         if isinstance(self.table, LazyTable):
@@ -343,14 +374,8 @@ class TraceSet:
         )
 
     def closed_book_rounds(self) -> TraceSet:
-        """Return round 0 of every question that has one, as its only round, with the question's gold."""
+        """Return round 0 of every question that has one, as its only round."""
         rows = in_memory(self.closed_book)
-        firsts = self.table.filter(pc.equal(self.table.column("round"), 1))
-        asked = pc.index_in(rows.column("question_id"), value_set=firsts.column("question_id"))
-        for name in {"gold_answers", "gold_passage_ids"}.intersection(rows.column_names):
-            # gold is read from round 1, whatever a record states in round 0
-            gold = firsts.column(name).take(asked)
-            rows = rows.set_column(rows.column_names.index(name), name, gold)
         ones = pa.array(np.ones(rows.num_rows, np.int16))
         rows = rows.set_column(rows.column_names.index("round"), "round", ones)
         return replace(self, table=rows, closed_book=rows.slice(0, 0), known_starts=None)
@@ -366,14 +391,12 @@ class TraceSet:
 
     def views(self, columns: Sequence[str]) -> Iterator[tuple[LoopView, ...]]:
         """Yield each question's views of rounds 1, 1..2, ..., without labels, with only ``columns``."""
-        wanted = [
-            name for name in ("question", "answer", *columns) if name in self.table.column_names
-        ]
+        wanted = [name for name in ("answer", *columns) if name in self.table.column_names]
         table = self.table.select(list(dict.fromkeys(wanted)))
-        for start, stop in zip(self.starts[:-1], self.starts[1:], strict=True):
+        texts = self.of_questions("question")
+        for start, stop, text in zip(self.starts[:-1], self.starts[1:], texts, strict=True):
             rows = table.slice(start, stop - start).to_pylist()
             rounds = tuple(round_from_row(row) for row in rows)
-            text = rows[0]["question"]
             yield tuple(LoopView(text, rounds[:t]) for t in range(1, len(rounds) + 1))
 
     def records(self) -> Iterator[QuestionRecord]:
@@ -460,9 +483,7 @@ def _hashes(
 
 
 # --- which loop the questions of a file are of ----------------------------------------------------
-LOOP = ("pipeline", "model", "prompt", "retriever", "rounds", "step", "temperature", "samples")
 _UNSTATED = {"budget_note": False}  # stated only where it is on
-"""Entries of a run document that make a loop what it is; others say what it was asked."""
 _MOST_FILES = 3
 
 

@@ -208,7 +208,7 @@ class QuestionRows:
 
 def question_rows(traces: TraceSet, corpus: Sequence[Passage] = ()) -> Iterator[QuestionRows]:
     """Yield every question; passages without a text get that of the same id in the corpus."""
-    table = _with_texts(in_memory(traces.table), corpus).combine_chunks()
+    table = _with_texts(in_memory(traces.evened().table), corpus).combine_chunks()
     closed_book = in_memory(traces.closed_book)
     zeros = closed_book.column("question_id").to_pylist()
     start = 0

@@ -13,16 +13,18 @@ export function bundled() {
   const rows = (signal) => (list ??= read("data/questions.json", signal));
 
   const holds = (row, at, other, query) => {
-    const [stop, right] = row.stops[at] ?? [0, null];
+    const [stop, own] = row.stops[at] ?? [0, null];
     const words = (query.text ?? "").toLowerCase().split(/\s+/).filter(Boolean);
+    const than = row.stops[other]?.[1] ?? null;
+    const higher = (from, to) => own !== null && (row.judged ?? []).slice(from, to).some((value) => value > own);
     const outcome = {
-      right: () => right === 1,
-      wrong: () => right === 0,
-      unknown: () => right === null,
-      gained: () => right === 1 && row.stops[other]?.[1] === 0,
-      lost: () => right === 0 && row.stops[other]?.[1] === 1,
-      early: () => right === 0 && (row.right ?? []).slice(stop).includes(1),
-      late: () => right === 0 && (row.right ?? []).slice(0, Math.max(0, stop - 1)).includes(1),
+      right: () => own === 1,
+      wrong: () => own !== null && own < 1,
+      unknown: () => own === null,
+      gained: () => own !== null && than !== null && own > than,
+      lost: () => own !== null && than !== null && own < than,
+      early: () => higher(stop),
+      late: () => higher(0, Math.max(0, stop - 1)),
     }[query.outcome];
     return (
       (!query.split || row.split === query.split) &&

@@ -67,13 +67,29 @@ export function svg(tag, attributes, ...children) {
   return made;
 }
 
-export const verdict = (right) => (right === null || right === undefined ? "" : right >= 1 ? "right" : "wrong");
+// What judges a round: its full mark, less than that, the legend, and a link to the latter.
+const SCALES = {
+  gold: ["right", "wrong", "✓ right, ✗ wrong", "Questions it gets wrong"],
+  scores: ["right", "wrong", "✓ right (score 1), ✗ wrong (score 0)", "Questions it gets wrong"],
+  agreement: ["the last answer", "another answer", "✓ the answer of the last round, ✗ another", "Questions it answers otherwise"],
+  graded: ["a full score", "less than a full score", "filled by its score, in full for a score of 1", "Questions below a full score"],
+};
+export const scaleOf = ({ scale }) => SCALES[scale] ?? SCALES.gold;
+const known = (value) => value !== null && value !== undefined;
+export const verdict = (value, { scale }) => (!known(value) || scale === "graded" ? "" : value >= 1 ? "right" : "wrong");
 
-export function chip(right) {
-  if (right === null || right === undefined) return el("span", { class: "chip" }, "not scored");
-  return right >= 1
-    ? el("span", { class: "chip right" }, "✓ right")
-    : el("span", { class: "chip wrong" }, "✗ wrong");
+export function cell(value, record, here) {
+  const filled = known(value) && record.scale === "graded" ? el("i", {}) : null;
+  if (filled) filled.style.height = `${100 * value}%`;
+  const sign = { right: "✓", wrong: "✗" }[verdict(value, record)] ?? "·";
+  return el("span", { class: `cell ${verdict(value, record)}${here ? " stop" : ""}` }, filled, filled ? "\u00a0" : sign);
+}
+
+export function chip(value, record) {
+  const said = verdict(value, record);
+  const [full, less] = scaleOf(record);
+  const text = !known(value) ? "not scored" : !said ? `${record.metric} ${percent(value)}` : said === "right" ? `✓ ${full}` : `✗ ${less}`;
+  return el("span", { class: `chip ${said}` }, text);
 }
 
 // What was typed on a page that has been left since is let go.

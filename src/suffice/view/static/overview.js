@@ -1,5 +1,5 @@
 // What the record is, and what its policies score and pay.
-import { amount, counted, el, estimate, percent, picture, table, whole } from "./dom.js";
+import { amount, counted, el, estimate, percent, picture, scaleOf, table, whole } from "./dom.js";
 import { address, go, state } from "./state.js";
 import { source } from "./source.js";
 
@@ -30,10 +30,10 @@ export async function overview(main, record, signal) {
   const apart = record.cost?.name !== "rounds";
   const rows = record.policies.map((policy, index) => [
     el("th", { scope: "row" }, named(policy, index), policy.adaptive && policy.summary !== policy.label ? el("span", { class: "rule-text" }, policy.summary) : "",
-      el("a", { class: "rule-text", href: address({ view: "questions", policy: policy.name, split: record.split, outcome: "wrong" }), "data-go": true }, "Questions it gets wrong")),
+      el("a", { class: "rule-text", href: address({ view: "questions", policy: policy.name, split: record.split, outcome: "wrong" }), "data-go": true }, scaleOf(record)[3])),
     estimate(policy.score, percent),
     estimate(policy.cost, amount),
-    ...(apart ? [amount(policy.rounds)] : []),
+    ...(apart ? [estimate(policy.rounds, amount)] : []),
   ]);
   const head = ["Policy", `${record.metric} %`, known, ...(apart ? ["rounds"] : [])];
   const figure = el("figure", {}, el("h3", {}, `${record.metric} against ${known}`), el("div", { class: "drawn" }),

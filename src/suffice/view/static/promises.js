@@ -1,49 +1,6 @@
 // What policies promise, on what that rests, and what the record leaves open.
-import { amount, counted, el, estimate, percent, short, table, whole } from "./dom.js";
+import { amount, counted, el, estimate, percent, table, whole } from "./dom.js";
 import { source } from "./source.js";
-
-const points = (value) => `${percent(value)} points`;
-const LOSSES = { signed: "mean loss", drop: "mean drop", "wrong-stop": "wrong stops" };
-// What a policy's file calls the terms of its promise, in words.
-const TERMS = {
-  max_loss: ["loss allowed", points],
-  confidence: ["confidence", (value) => `${percent(value)} %`],
-  loss: ["what is bounded", (value) => LOSSES[value] ?? value],
-  bounds: ["bounds", (value) => value.map((one) => `${LOSSES[one.of] ?? one.of}: at most ${points(one.at_most)}, measured ${points(one.measured)}`).join("; ")],
-  fell_back: ["takes the full budget", said],
-  p_value: ["p-value", said],
-  path: ["proven along path", said],
-  measured_loss: ["measured loss", points],
-  tested: ["policies tested", whole],
-  certified: ["policies proven", whole],
-  units: ["questions", whole],
-  questions_needed: ["labeled questions needed", whole],
-  together_with: ["proven together with losses of", (value) => value.map(points).join(", ")],
-  correction: ["corrected by", said],
-  metric: ["score", said],
-  cost: ["cost", (value, record) => (record.cost?.name === value ? record.cost.label : said(value))],
-  mean_cost: ["cost a question", amount],
-  full_budget_cost: ["cost a question at the full budget", amount],
-  min_rounds: ["stops no earlier than round", whole],
-  answer: ["answer returned", said],
-  cut: ["cut questions", said],
-};
-
-function said(value) {
-  if (typeof value === "boolean") return value ? "yes" : "no";
-  if (Array.isArray(value)) return value.map(said).join(", ");
-  if (value && typeof value === "object") return Object.entries(value).map(([name, one]) => `${name.replaceAll("_", " ")}: ${said(one)}`).join("; ");
-  return String(short(value));
-}
-
-function terms(made, record) {
-  const missed = made.alpha === null ? [] : [["may miss at most", `${percent(made.alpha)} %`]];
-  const known = Object.entries(made.guarantee).filter(([, value]) => value !== null);
-  return [...missed, ...known.map(([name, value]) => {
-    const [heading, shown] = TERMS[name] ?? [name.replaceAll("_", " "), said];
-    return [heading, String(shown(value, record))];
-  })];
-}
 
 // What a watch over the questions that it ran on says, in tables that the server wrote.
 function watched(told) {
@@ -64,8 +21,8 @@ export async function promises(main, record, signal) {
     el("h3", {}, el("bdi", {}, made.label)),
     made.promise ? el("p", { class: "promise" }, made.promise) : null,
     el("p", { class: "plain" }, `Here, on ${record.scored_split ? `split ${record.scored_split}` : "all questions"}: ${record.metric} `, ...estimate(made.figures.score, percent), ` %, ${record.cost?.label ?? "cost"} `, ...estimate(made.figures.cost, amount), "."),
-    el("dl", { class: "facts" }, ...terms(made, record).slice(0, 24)
-      .map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", { dir: "auto" }, value.slice(0, 400))))),
+    made.terms.length ? el("dl", { class: "facts" }, ...made.terms.slice(0, 24)
+      .map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", { dir: "auto" }, value)))) : null,
     made.notes.length ? el("ul", { class: "notes small" }, ...made.notes.map((note) => el("li", {}, note))) : null,
     watched(made.watched)));
   const cut = told.cut;

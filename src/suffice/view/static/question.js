@@ -42,8 +42,8 @@ function decisions(told, record) {
     el("th", { scope: "row" }, named({ name: stop.policy, label: stop.label, kind: "" }, index)),
     String(stop.round),
     el("td", { class: "answer", dir: "auto" }, (told.rounds[stop.answer_round - 1]?.answer ?? "(no answer)").slice(0, 200)),
-    [chip(stop.right)],
-    el("td", { "data-head": record.metric }, percent(stop.score)),
+    [chip(stop.judged, record)],
+    el("td", { class: "score", "data-head": record.metric }, percent(stop.score)),
     el("td", { class: "cost", "data-head": record.cost?.label ?? "cost" }, amount(stop.cost)),
     stop.reason,
   ]);
@@ -55,10 +55,10 @@ function card(round, told, record, open) {
   const here = told.stops.map((stop, index) => [stop, index]).filter(([stop]) => stop.round === round.number);
   const spent = Object.entries(round.usage).map(([name, value]) => `${short(value)} ${UNITS[name]}${value === 1 || name === "latency_s" ? "" : "s"}`);
   const fold = (key, summary, ...content) => el("details", { "data-key": key, open: open.has(key) }, el("summary", {}, ...summary), ...content);
-  return el("li", { class: `${verdict(round.right)}${here.some(([stop]) => stop.adaptive) ? " stopped" : ""}` },
+  return el("li", { class: `${verdict(round.judged, record)}${here.some(([stop]) => stop.adaptive) ? " stopped" : ""}` },
     el("div", { class: "round" },
       el("div", { class: "round-top" },
-        el("h4", {}, `Round ${round.number}`), chip(round.right), el("small", {}, `${record.metric ?? "score"} ${percent(round.score)}`),
+        el("h4", {}, `Round ${round.number}`), chip(round.judged, record), record.scale === "graded" ? null : el("small", {}, `${record.metric ?? "score"} ${percent(round.score)}`),
         here.length ? el("span", { class: "here" }, "stop here:", ...here.map(([stop]) => el("bdi", { class: "tag" }, stop.label))) : null,
         longText("span", "said", round.answer ?? "(not asked for an answer)", 200)),
       round.query ? el("p", { class: "query" }, "Searched for: ", el("bdi", {}, round.query)) : null,

@@ -1,17 +1,15 @@
 // The table of questions: filters, order, pages by cursor. The address holds them all.
-import { amount, byId, counted, debounce, el, options, percent, table, use, verdict, whole } from "./dom.js";
+import { amount, byId, cell, counted, debounce, el, options, percent, scaleOf, table, use, verdict, whole } from "./dom.js";
 import { address, go, state } from "./state.js";
 import { isBundle, patiently, source } from "./source.js";
 
 const KEPT = ["view", "text", "policy", "outcome", "stop", "differs", "split", "type", "signal", "low", "high", "sort", "order", "rule"];
 
-export function strip(row, stop) {
-  return el("span", { class: "strip", role: "img", "aria-label": `${row.right ? row.right.map((right, i) => `round ${i + 1} ${verdict(right) || "not scored"}`).join(", ") : "not scored yet"}; stops at round ${stop ?? "?"}` },
-    ...Array.from({ length: Math.min(row.rounds, 12) }, (_, i) => {
-      const right = row.right ? row.right[i] : null;
-      const sign = right === null || right === undefined ? "·" : right ? "✓" : "✗";
-      return el("span", { class: `cell ${verdict(right)}${i + 1 === stop ? " stop" : ""}` }, sign);
-    }), row.rounds > 12 ? "…" : null);
+export function strip(row, stop, record) {
+  const [full, less] = scaleOf(record);
+  const said = (value) => ({ right: full, wrong: less })[verdict(value, record)] ?? percent(value);
+  return el("span", { class: "strip", role: "img", "aria-label": `${row.judged ? row.judged.map((value, i) => `round ${i + 1} ${said(value)}`).join(", ") : "not scored yet"}; stops at round ${stop ?? "?"}` },
+    ...Array.from({ length: Math.min(row.rounds, 12) }, (_, i) => cell(row.judged?.[i], record, i + 1 === stop)), row.rounds > 12 ? "…" : null);
 }
 
 export function rowsTable(name, page, policy, record, linkKeeps = {}) {
@@ -19,15 +17,15 @@ export function rowsTable(name, page, policy, record, linkKeeps = {}) {
   const head = ["Question", el("th", { scope: "col", class: "type" }, "Type"), el("th", { scope: "col", class: "split" }, "Split"), "Rounds", "Stop", `${record.metric ?? "Score"} %`,
     el("th", { scope: "col", class: "cost" }, record.cost?.label ?? "Cost")];
   return table(name, head, page.rows.map((row) => {
-    const [stop, right, score, cost] = row.stops[at] ?? [];
+    const [stop, judged, score, cost] = row.stops[at] ?? [];
     return [
       el("th", { scope: "row" }, el("a", { href: address({ ...linkKeeps, view: "question", id: row.id }), "data-go": true },
         el("span", { class: "clamp", dir: "auto" }, row.question || row.id), row.question ? el("small", {}, row.id) : null)),
       el("td", { class: "type", dir: "auto" }, row.type ?? ""),
       el("td", { class: "split" }, row.split ?? ""),
-      [strip(row, stop)],
+      [strip(row, stop, record)],
       stop ?? "",
-      el("td", { class: right === null || right === undefined ? "" : `${verdict(right)}-text` }, percent(score)),
+      el("td", { class: `${verdict(judged, record)}-text` }, percent(score)),
       el("td", { class: "cost" }, amount(cost)),
     ];
   }), "rows");
@@ -47,7 +45,7 @@ export async function questions(main, record, signal, { again }) {
   const policy = wanted.policy || full;
   const label = record.policies.find((each) => each.name === policy)?.label ?? policy;
   found.textContent = page.total
-    ? `${counted(page.total, "question")}${page.total < record.questions ? ` of ${whole(record.questions)}` : ""}. One cell a round: ${record.gold === false ? "✓ the answer of the last round, ✗ another" : "✓ right, ✗ wrong"}; framed: where ${label} stops.`
+    ? `${counted(page.total, "question")}${page.total < record.questions ? ` of ${whole(record.questions)}` : ""}. One cell a round: ${scaleOf(record)[2]}; framed: where ${label} stops.`
     : "No question is like that.";
   const focused = again ? [...main.querySelectorAll(".rows a")].indexOf(document.activeElement) : -1;
   main.querySelector(".results").replaceChildren(page.total ? rowsTable("Questions", page, policy, record, filtersOf(wanted)) : "");
@@ -91,7 +89,12 @@ function fill(form, record, wanted) {
   const policies = record.policies.map(({ name, label }) => [name, label]);
   if (wanted.rule) policies.push(["what-if", `what if: ${wanted.rule.slice(0, 60)}`]);
   const full = `fixed-${record.rounds}`;
+  const [[mark, less], graded] = [scaleOf(record), record.scale === "graded"];
   const lists = {
+    outcome: [["", "all"], ["right", `${mark} at its stop`], ["wrong", `${less} at its stop`],
+      ["early", graded ? "a later round scores higher" : `stops before ${mark}`], ["late", graded ? "an earlier round scores higher" : `goes past ${mark}`],
+      ["gained", graded ? "scores higher than the other" : `${mark}, ${less} under the other`], ["lost", graded ? "scores lower than the other" : `${less}, ${mark} under the other`],
+      ["unknown", "not scored"]],
     policy: [["", `${full} (full budget)`], ...policies.filter(([name]) => name !== full)],
     differs: [["", "any"], ...policies],
     stop: [["", "any"], ...Array.from({ length: record.rounds }, (_, i) => [String(i + 1), `round ${i + 1}`])],
@@ -111,7 +114,7 @@ function fill(form, record, wanted) {
     }
     if (select.value !== value) select.value = value;
   }
-  for (const name of ["text", "outcome", "low", "high", "order"]) {
+  for (const name of ["text", "low", "high", "order"]) {
     const control = form.elements[name];
     if (control !== document.activeElement && control.value !== (wanted[name] ?? "")) control.value = wanted[name] ?? "";
   }

@@ -87,12 +87,12 @@ function result(told, record, values) {
   const full = `fixed-${record.rounds}`;
   const cost = record.cost?.label ?? "cost";
   const rows = [
-    ["this rule", estimate(told.figures.score, percent), estimate(told.figures.cost, amount), amount(told.figures.rounds)],
-    [other, estimate(told.other_figures.score, percent), estimate(told.other_figures.cost, amount), amount(told.other_figures.rounds)],
-    [`this rule minus ${other}`, estimate(told.other.score, percent, { difference: true }), estimate(told.other.cost, amount, { difference: true }), amount(told.figures.rounds - told.other_figures.rounds)],
+    ["this rule", estimate(told.figures.score, percent), estimate(told.figures.cost, amount), estimate(told.figures.rounds, amount)],
+    [other, estimate(told.other_figures.score, percent), estimate(told.other_figures.cost, amount), estimate(told.other_figures.rounds, amount)],
+    [`this rule minus ${other}`, estimate(told.other.score, percent, { difference: true }), estimate(told.other.cost, amount, { difference: true }), estimate(told.other.rounds, amount, { difference: true })],
   ];
   if (told.against !== full) {
-    rows.push([`this rule minus ${full}`, estimate(told.full.score, percent, { difference: true }), estimate(told.full.cost, amount, { difference: true }), ""]);
+    rows.push([`this rule minus ${full}`, estimate(told.full.score, percent, { difference: true }), estimate(told.full.cost, amount, { difference: true }), estimate(told.full.rounds, amount, { difference: true })]);
   }
   if (record.cost?.name === "rounds") rows.forEach((row) => row.pop());
   const head = ["", `${record.metric} %`, cost, "rounds"].slice(0, rows[0].length);
@@ -105,7 +105,7 @@ function result(told, record, values) {
   const bars = told.figures.stops.slice(1).map((count, i) => [
     el("span", {}, `round ${i + 1}`),
     el("div", {}, bar(count, "bar"), bar(told.other_figures.stops[i + 1] ?? 0, "bar other")),
-    el("span", {}, whole(count)),
+    el("span", {}, whole(Math.round(count))),
   ]);
   const link = address({ view: "questions", policy: "what-if", rule: told.rule, differs: told.against, split: told.split });
   const page = { policies: [told.against, "what-if"], rows: told.changed_rows };
@@ -114,7 +114,7 @@ function result(told, record, values) {
     el("div", { class: "halves" },
       el("div", {}, el("h3", {}, "Where it stops"), el("div", { class: "bars" }, ...bars.flat()), el("p", { class: "spent" }, `Thin: ${other}.`),
         el("p", { class: "plain" }, `Stops ${counted(told.changed, "question")} elsewhere than ${other}, ${whole(told.earlier)} of them earlier. `,
-          `Right where ${other} is wrong: ${whole(told.gained)}; wrong where it is right: ${whole(told.lost)}.`)),
+          `Better than ${other} on ${whole(told.gained)}, worse on ${whole(told.lost)}.`)),
       el("figure", {}, el("h3", {}, `${record.metric} against ${cost}`), el("div", { class: "drawn" }))),
     told.changed ? el("h3", {}, `Questions that stop elsewhere${told.changed > told.changed_rows.length ? `, the first ${told.changed_rows.length}` : ""}`) : "",
     told.changed ? rowsTable("Questions that stop elsewhere", page, "what-if", record, { rule: told.rule, policy: "what-if", differs: told.against, split: told.split }) : "",

@@ -8,12 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.choice_population import reaching
 from tests.commands import run, run_json
 
 from suffice.cli.main import main
 from suffice.evaluation.choose import candidates
+from suffice.testing.traces import make_record
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.writer import write_traces
 
@@ -83,6 +86,21 @@ def test_a_guess_has_a_file_of_its_own_that_says_what_it_is(tmp_path: Path, caps
     assert not (out / "guess.json").exists()
 
 
+def test_calls_of_models_that_differ_are_no_warning(tmp_path: Path) -> None:
+    """A cheap model asked first and a dear one after it: their calls do not add up."""
+    answers = (("x", "x", "x"), ("y", "z", "x"))
+    made = [make_record(f"q{n:03}", answers[n % 5 == 0], gold=["x"]) for n in range(300)]
+    plain = written(tmp_path, made)
+    table = pq.read_table(plain)
+    models = pa.array([f"m{number}" for number in table.column("round").to_pylist()])
+    tiers = tmp_path / "tiers.parquet"
+    pq.write_table(table.append_column("model", models), tiers)
+    for place, warned in ((plain, True), (tiers, False)):
+        said = run_json("choose", place, "--out", tmp_path / "out", "--max-loss", "0.1")
+        assert said["costs"]["calls"]["change"] > 0.05
+        assert ("model calls" in said["headline"].partition("Stop")[0]) == warned
+
+
 # --- options --------------------------------------------------------------------------------------
 def test_promises_and_their_options(record: str, tmp_path: Path) -> None:
     said = document(
@@ -104,7 +122,7 @@ def test_options_of_the_record_and_of_what_is_charged(
     phrases.write_text("no idea\n")
     options = (
         "--sample", "200", "--workers", "1", "--skip-invalid",
-        "--abstention", str(phrases), "--policy", "patience", "--f1", "squad", "--charge",
+        "--abstention", str(phrases), "--policy", "overlap-alone", "--f1", "squad", "--charge",
         "published", "--prices", "input=1,output=2", "--energy", "prompt=0.1,completion=1",
         "--tune-split", "eval", "--split", "tune", "--cost", "rounds", "--policy", "fixed-2",
     )  # fmt: skip
@@ -112,7 +130,7 @@ def test_options_of_the_record_and_of_what_is_charged(
     printed = capsys.readouterr()
     said = json.loads(printed.out)
     assert said["questions"]["all"] == 200
-    assert "patience" in {*said["left_out"], *(one["name"] for one in said["candidates"])}
+    assert "overlap-alone" in [one["name"] for one in said["candidates"]]
 
 
 def test_files_of_different_loops_are_named_with_what_to_type(tmp_path: Path, capsys: Say) -> None:

@@ -1,4 +1,4 @@
-"""``suffice search``, ``sweep`` and ``fit``: one strict document each, and one line of error."""
+"""``suffice search``, ``choose`` and ``fit``: one strict document each, and one line of error."""
 
 from __future__ import annotations
 
@@ -70,8 +70,6 @@ def test_search_is_one_document(traces: str) -> None:
 
 OUT = {
     "search": ("search", "--signals", "own,calibrated(answer_token_margin)", "--bootstrap", "5"),
-    "sweep": ("sweep", "--bootstrap", "5", "--grid", "0.3,0.4"),
-    "certified": ("fit", "certified", "--bootstrap", "5", "--family", "fixed"),
     "replay": ("replay", "--stop-when", "calibrated(own) > base_rate()", "--bootstrap", "5"),
     "fit": ("fit", "rule", "own > 0.5 or calibrated(overlap) > 0.4"),
 }
@@ -82,15 +80,11 @@ def test_what_was_found_is_written_as_a_policy(traces: str, tmp_path: Path, comm
     """The file stops every question as the rule's text does."""
     out = tmp_path / "policy.json"
     words = list(OUT[command])
-    words.insert({"fit": 3, "certified": 2}.get(command, 1), traces)
+    words.insert({"fit": 3}.get(command, 1), traces)
     told = run_json(*words, "--out", str(out))
     assert told["out"] == str(out)
     written = json.loads(out.read_text())
-    chosen_on = written.pop("chosen_on", {})
     assert written == told["policy"] | {"max_rounds": 4}
-    if command in ("sweep", "certified"):  # aliases of choose, which may run all rounds
-        assert told["chosen"]["hash"] == told["hash"] == chosen_on["policy"]
-        return
     rule = told["policy"]["rule"]
     again = run_json(
         "replay", traces, "--policy", str(out), "--stop-when", rule, "--per-question",
@@ -165,7 +159,7 @@ REFUSED = {
         "": "--signals",
         f"--form dnf --signals {MANY}": "'dnf'",
     },
-    "sweep": {
+    "choose --family thresholds": {
         "--grid 0.5,1.5": "answer_token_margin",
         "--grid 0.5:0.1:0.1": "LOW:HIGH:STEP with LOW <= HIGH",
         "--grid 0:1:1e-3": "1 to 200",
@@ -173,7 +167,7 @@ REFUSED = {
         "--rule 'flat > ?'": "is 1 in every round",
         "--signals own": "--signals",
     },
-    "fit certified": {
+    "choose": {
         "--max-loss 0": "0",
         "--confidence 0": "above 0 and below 1",
         "--family everything": "'thresholds'",
@@ -201,7 +195,7 @@ REFUSED = {
 )
 def test_it_is_refused(traces: str, tmp_path: Path, command: str, options: str, said: str) -> None:
     name, *method = command.split()
-    out = tmp_path / "p.json"
-    more = ["--out", str(out)] if method else []
+    out = tmp_path / ("p" if name == "choose" else "p.json")
+    more = ["--out", str(out)] if name != "search" else []
     refused(run(name, *method, traces, *more, *shlex.split(options), "--json"), said)
     assert not out.exists()

@@ -130,9 +130,7 @@ COMMANDS = (
     ["replay", EXAMPLE_TRACES, "--policy", "tasr", "--stop-when", RULE, "--cost", "usd",
      "--prices", "input=0.15,output=0.6", "--macro", EXAMPLE_TRACES],
     ["search", EXAMPLE_TRACES, "--signals", SIGNALS, "--form", "dnf", "--top", "4", "--report-naive"],
-    ["sweep", EXAMPLE_TRACES, "--rule", "answer_stable and calibrated(answer_token_margin) > ?"],
     ["diagnose", EXAMPLE_TRACES, "--signals", SIGNALS, "--policy", "tasr", "--stop-when", RULE],
-    ["fit", "certified", EXAMPLE_TRACES, "--max-loss", "0.02", "--confidence", "0.95"],
 )  # fmt: skip
 
 

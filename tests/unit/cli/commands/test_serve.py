@@ -100,6 +100,22 @@ def test_a_record_is_watched_and_its_alarms_are_lines(
     assert "100.0 [" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.parametrize("rule", ["answer_repeats", "fixed-2"])
+def test_a_rule_is_watched_by_its_text(
+    rule: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Watch(rule, record=tmp_path / "live", mode="live", max_rounds=3) as watch:
+        for number in range(4):
+            with watch.question(f"{number}?") as loop:
+                while not loop.done:
+                    loop.observe(answer="yes")
+    assert main(["monitor", str(tmp_path / "live"), "--policy", rule, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["questions"], told["early"], told["others"]) == (4, 4, 0)
+    assert main(["monitor", str(tmp_path / "live"), "--policy", "answer_repeat"]) == 2
+    assert "answer_repeats" in capsys.readouterr().err
+
+
 def test_following_ends_with_an_interrupt(
     live: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

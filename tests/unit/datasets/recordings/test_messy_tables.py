@@ -238,8 +238,10 @@ def test_a_messy_log_is_two_commands_away_from_a_choice(
     assert made.returncode == 0, made.stderr
     found = run("choose", out, "--out", chosen, "--max-signals", "1", "--bootstrap", "5")
     assert found.returncode == 0, found.stderr
-    assert "1 labeled question left out" in " ".join(found.stdout.split())
+    assert "1 labeled question without a scored answer" in " ".join(found.stdout.split())
     notes = json.loads((chosen / "choice.json").read_text("utf-8"))["notes"]
-    assert any(note.startswith("1 labeled question left out") for note in notes)
-    assert "1 labeled question left out" in (chosen / "index.html").read_text("utf-8")
+    assert any(note.startswith("1 labeled question without a scored answer") for note in notes)
+    assert "1 labeled question without a scored answer" in (chosen / "index.html").read_text(
+        "utf-8"
+    )
     assert (chosen / "index.html").exists()

@@ -49,7 +49,7 @@ def test_steps_of_a_trajectory_are_rounds(tmp_path: Path) -> None:
     assert (usage.llm_calls, usage.answer_calls, usage.retrievals) == (2, 1, 1)
     assert (usage.prompt_tokens, usage.answer_prompt_tokens, usage.latency_s) == (500, 300, 2.0)
     assert first.usage.cached_tokens == 50
-    assert first.signals == {"cost_usd": 0.001}
+    assert (first.usage.usd, first.usage.answer_usd) == (0.001, None)
 
 
 def test_an_answer_that_a_trajectory_hands_in_by_a_tool(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_spans_by_openinference_are_rounds(tmp_path: Path) -> None:
     assert [passage.id for passage in second.passages or ()] == ["d3"]
     assert (first.answer, first.response, second.answer) == (None, "I need more.", "Ada")
     assert (first.usage.prompt_tokens, second.usage.cached_tokens) == (200, 20)
-    assert second.signals == {"cost_usd": 0.25}
+    assert (second.usage.usd, second.usage.answer_usd) == (0.25, 0.25)
 
 
 def of_a_client(name: str, at: int, kind: str, **held: Any) -> dict[str, Any]:

@@ -7,12 +7,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.stats
 from tests.certifying import certify
 
 from suffice.evaluation.choose.bounds import Half, Promise, weighted_losses
 from suffice.evaluation.settings import LossName
 from suffice.measures.seen import Seen
-from suffice.stats.p_values import betting_p_values, binomial_p_values, hoeffding_bentkus_p_values
+from suffice.stats.p_values import (
+    betting_p_values,
+    binomial_p_values,
+    hoeffding_bentkus_p_values,
+    signed_p_values,
+)
 
 ROUNDS = 5
 
@@ -60,35 +66,44 @@ def test_losses_by_hand() -> None:
     drop = [[0.6, 0.0], [0.4, 0.0], [0.0, 0.0]]
     np.testing.assert_allclose(made.losses(both, "drop"), drop)
     signed = np.array([[0.6, 0.0], [0.4, 0.0], [-0.7, 0.0]])
-    np.testing.assert_allclose(made.losses(both, "signed"), (signed + 1) / 2)
+    np.testing.assert_allclose(made.losses(both, "signed"), signed)
     right = half([[1, 1, 1, 1]], [[0.0, 1.0], [1.0, 1.0], [0.0, 0.0], [1.0, 0.0]])
     assert right.losses(np.array([0]), "wrong-stop").ravel().tolist() == [1.0, 0.0, 0.0, 0.0]
 
 
-@pytest.mark.parametrize(
-    ("loss", "limit", "test"),
-    [
-        ("signed", 0.55, betting_p_values),
-        ("drop", 0.1, hoeffding_bentkus_p_values),
-        ("wrong-stop", 0.1, binomial_p_values),
-    ],
-)
+def p_values_by(loss: LossName, losses: np.ndarray, level: float, *, graded: bool) -> np.ndarray:
+    """The test of each kind of loss, by its definition."""
+    if not graded:
+        signed = loss == "signed"
+        return (
+            signed_p_values(losses, 0.1, delta=level) if signed else binomial_p_values(losses, 0.1)
+        )
+    if loss == "drop":
+        return hoeffding_bentkus_p_values(losses, 0.1)
+    scaled = (losses + 1) / 2
+    student = scipy.stats.ttest_1samp(losses, 0.1, alternative="less").pvalue
+    return np.asarray(np.maximum(betting_p_values(scaled, 0.55, delta=level), student))
+
+
+@pytest.mark.parametrize("graded", [True, False])
+@pytest.mark.parametrize("loss", ["signed", "drop", "wrong-stop"])
 @pytest.mark.parametrize("correction", ["fixed-sequence", "holm"])
 def test_each_loss_has_its_test_and_each_correction_its_rule(
-    loss: Any, limit: float, test: Any, correction: Any
+    loss: Any, graded: bool, correction: Any
 ) -> None:
+    if graded and loss == "wrong-stop":
+        return  # it compares what is right
     learn, tested, full = world(1)
+    if graded:
+        learn, tested = (
+            dataclasses.replace(one, scores=one.scores * 0.9 + 0.05) for one in (learn, tested)
+        )
     asked = settings(loss=loss, correction=correction)
     outcome = certify(learn, tested, full, asked)
     order = outcome.order.tolist()
     losses = tested.losses(outcome.order, loss)
-    p = (
-        betting_p_values(
-            losses, limit, delta=asked.delta / (len(order) if correction == "holm" else 1)
-        )
-        if loss == "signed"
-        else test(losses, limit)
-    )
+    level = asked.delta / (len(order) if correction == "holm" else 1)
+    p = p_values_by(loss, losses, level, graded=graded)
     np.testing.assert_allclose(outcome.p_values[outcome.order], p)
     expected = []
     if correction == "fixed-sequence":

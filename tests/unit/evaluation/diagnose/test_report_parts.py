@@ -107,7 +107,7 @@ def test_the_verdict_comes_first_and_the_most_useful_signals_after_it() -> None:
     result = found()
     table = result.named("signals")
     assert result.text().startswith(
-        f"What are the signals worth here? {result.signals.verdict}"[:70]
+        f"Which signals tell right from wrong answers? {result.signals.verdict}"[:70]
     )
     uses, areas = table.data()["use"], table.data()["eval: auroc"]
     assert uses == sorted(uses, key=USES.index)

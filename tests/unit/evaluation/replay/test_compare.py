@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.commands import run_json
 
 from suffice.contracts import StopPolicy
 from suffice.errors import DataError, UsageError
@@ -57,7 +58,7 @@ def names(result: ReplayResult) -> list[str]:
 @pytest.mark.parametrize(
     ("policies", "rules", "baseline", "found"),
     [
-        ("fixed-2 oracle-em", ["answer_stable"], None, "fixed-2 oracle-em answer_stable fixed-3"),
+        ("fixed-2 oracle-em", ["answer_stable"], None, "fixed-2 oracle-em answer_stable fixed-4"),
         ("fixed-3 fixed-1", [], "fixed-1", "fixed-3 fixed-1"),
         ("fixed-3", ["answer_stable"], "answer_stable", "fixed-3 answer_stable"),
         ("oracle-f1", [], "oracle-em", "oracle-f1 oracle-em"),
@@ -65,7 +66,7 @@ def names(result: ReplayResult) -> list[str]:
             "fixed-1 fixed-1",
             ["abstained"] * 2,
             None,
-            "fixed-1 fixed-1#2 abstained abstained#2 fixed-3",
+            "fixed-1 fixed-1#2 abstained abstained#2 fixed-4",
         ),
     ],
 )
@@ -75,7 +76,7 @@ def test_names_stand_as_given_and_the_baseline_last_unless_it_is_among_them(
     given = {} if baseline is None else {"baseline": baseline}
     result = compared(split_traces("eval"), *policies.split(), rules=tuple(rules), **given)
     assert names(result) == found.split()
-    assert result.baseline == (baseline or "fixed-3")
+    assert result.baseline == (baseline or "fixed-4"), "all rounds of the record"
     held = next(policy for policy in result.policies if policy.name == result.baseline)
     assert held.delta is not None
     assert held.delta.estimate == 0.0
@@ -95,7 +96,7 @@ def files(tmp_path: Path) -> dict[str, str]:
 
 def test_file_policies_are_named_by_kind(files: dict[str, str]) -> None:
     found = compared(split_traces("eval"), *files.values(), files["published"])
-    assert names(found) == ["fixed", "rule", "tasr", "tasr-corrected", "tasr#2", "fixed-3"]
+    assert names(found) == ["fixed", "rule", "tasr", "tasr-corrected", "tasr#2", "fixed-4"]
     assert [each.preset for each in found.policies[:4]] == [None, None, "published", "corrected"]
     assert [each.label for each in found.policies[:3]] == [
         "fixed.json", "rule.json", "published.json",
@@ -132,7 +133,7 @@ def test_what_must_be_fitted_needs_a_tune_split(name: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         compared(split_traces("eval"), "fixed-1", *policies, rules=rules, strict=True)
     found = compared(split_traces("eval"), "fixed-1", *policies, rules=rules)
-    assert names(found) == ["fixed-1", "fixed-3"]
+    assert names(found) == ["fixed-1", "fixed-4"]
     assert re.search(says, found.left_out[name])
     assert any(re.search(f"^left out {re.escape(name)}: .*{says}", note) for note in found.notes)
     assert found.to_json()["left_out"] == dict(found.left_out)
@@ -264,3 +265,40 @@ class TestMetric:
         assert found.policies[0].auroc is None
         assert "AUROC needs gold answers: tasr" in found.notes
         assert any("fitted on agreement" in note and "tasr" in note for note in found.notes)
+
+
+def test_without_a_baseline_differences_are_to_the_full_budget(tmp_path: Path) -> None:
+    """Replay, search and report, whose kept shares are of the full budget too."""
+    path = tmp_path / "record.parquet"
+    write_traces(split_records("tune", "eval"), path)
+    replayed = run_json("replay", path, "--policy", "fixed-3")
+    three, full = replayed["policies"]
+    assert (replayed["baseline"], full["name"]) == ("fixed-4", "fixed-4")
+    assert three["delta_f1"] == three["delta_full"]
+    assert (three["retained_f1"], full["retained_f1"]) == (three["f1"] / full["f1"], 1.0)
+    searched = run_json("search", path, "--signals", "answer_stable,answer_token_margin")
+    assert searched["baseline"] == "fixed-4"
+    reported = run_json("report", path, "--out", tmp_path / "report.html", "--parts", "none")
+    assert reported["replay"]["baseline"] == "fixed-4"
+
+
+@pytest.mark.parametrize(
+    ("path", "beside", "split"),
+    [
+        ("novelty", (), None),
+        ("novelty", ("fixed-2",), None),
+        ("novelty", ("tasr",), "eval"),
+        ("learned", (), "eval"),
+    ],
+)
+def test_what_was_proven_on_all_questions_is_replayed_on_all(
+    path: str, beside: tuple[str, ...], split: str | None, tmp_path: Path
+) -> None:
+    """Unless another policy was fitted on some of them; a learned one was proven on a part."""
+    promise = {"max_loss": 0.1, "confidence": 0.95, "fell_back": False, "path": path}
+    policy = Rule(rule="answer_stable", kind="certified", guarantee=promise)
+    file = str(save_policy(policy, tmp_path / "policy.json"))
+    found = compared(split_traces("tune", "eval"), file, *beside)
+    assert (found.split, found.questions) == (split, 6 if split else 12)
+    asked = compared(split_traces("tune", "eval"), file, *beside, split="tune")
+    assert asked.questions == 6

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tests.reports import build_report, oslo_records
 
 from suffice.evaluation.replay.frontier import AgainstFixed
-from suffice.evaluation.replay.results import looping_table, looping_verdict
+from suffice.evaluation.replay.results import BY_SIGNALS
 from suffice.stats.intervals import Interval
 from suffice.trace.rounds.records import Gold
 
@@ -76,7 +76,7 @@ def against(cost: str, low: float, high: float, fixed: str = "fixed-1/3") -> Aga
 
 
 class TestLooping:
-    """Whether looping pays here, said before anything else."""
+    """Whether stopping by signals pays, said before anything else."""
 
     def test_it_opens_with_every_policy_that_decides_by_what_it_reads(self) -> None:
         names = ["fixed-1", "fixed-3", "tasr", "oracle-f1"]
@@ -84,7 +84,7 @@ class TestLooping:
         table = result.tables()[0]
         assert table.name == "looping"
         assert [row[0] for row in table.rows] == ["tasr"]
-        assert result.text().startswith("Does looping pay here? ")
+        assert result.text().startswith(BY_SIGNALS)
         assert "fixed-2/4" in table.notes[0]
         fields = {policy.name: policy.to_json()["against_fixed"] for policy in result.policies}
         assert [fields[name] for name in ("fixed-1", "fixed-3", "oracle-f1")] == [[], [], []]
@@ -95,28 +95,27 @@ class TestLooping:
     def test_without_gold_nothing_is_said(self) -> None:
         bare = [replace(record, gold=Gold()) for record in oslo_records()]
         result = build_report(bare, ["fixed-1"], ["answer_stable"], cost="rounds").result
-        assert looping_table(result.policies) is None
+        assert [table.name for table in result.tables()] == ["policies"]
 
     def test_the_verdict_names_who_wins_and_who_loses(self) -> None:
-        first, second = build_report(oslo_records(), ["tasr", "tasr-corrected"]).result.policies[:2]
+        result = build_report(oslo_records(), ["tasr", "tasr-corrected"]).result
+        first, second = result.policies[:2]
         wins, level = against("usd", 0.01, 0.05), against("seconds", -0.01, 0.03)
         loses = against("evaluated_tokens", -0.05, -0.01)
 
         def verdict(of_first: AgainstFixed, of_second: AgainstFixed) -> str:
-            return looping_verdict(
-                [
-                    replace(first, against_fixed=(of_first,)),
-                    replace(second, against_fixed=(of_second,)),
-                ]
-            )
+            both = zip((first, second), (of_first, of_second), strict=True)
+            told = [replace(policy, against_fixed=(of,)) for policy, of in both]
+            return replace(result, policies=tuple(told)).verdict()
 
         assert verdict(level, level).startswith("Not shown")
         assert verdict(level, loses).endswith(f"; significantly worse: {second.name}.")
         chosen_anew = replace(loses, held=level.gain)  # below the best of each resample alone
         assert verdict(level, chosen_anew).endswith("at equal cost.")
-        assert verdict(wins, wins).startswith("Shown for tasr +3.0 [1.0, 5.0] at equal price; ")
-        assert verdict(loses, wins).endswith("Not for the others.")
-        assert verdict(loses, wins).startswith(f"Shown for {second.name} ")
+        said = verdict(wins, wins)
+        assert said == "Yes: tasr by +3.0 [1.0, 5.0] points at equal price (2 of 2 policies do)."
+        assert verdict(loses, wins).startswith(f"Yes: {second.name} by ")
+        assert verdict(loses, wins).endswith("(1 of 2 policies do).")
         exact = against(
             "usd", 0.0, 0.0, fixed="fixed-2"
         )  # an interval that ends at 0 shows nothing

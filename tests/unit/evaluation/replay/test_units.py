@@ -1,4 +1,4 @@
-"""Questions of one group, or of one text, count once: means, intervals, divisions."""
+"""Questions of one group, or of one text, are drawn together. Means are over questions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from suffice.evaluation.choose.search import search
@@ -21,7 +20,7 @@ from suffice.policies.fitting import fit_data
 from suffice.policies.registry import fit_method
 from suffice.stats import intervals as sums
 from suffice.stats.intervals import Interval
-from suffice.stats.units import drawn_units, unit_means
+from suffice.stats.units import drawn_units
 from suffice.testing.traces import random_records, sampled_records, to_trace_set
 from suffice.trace.rounds.derive import split_traces
 from suffice.trace.rounds.reader import read_traces
@@ -53,20 +52,19 @@ def assert_alike(some: Interval | None, other: Interval | None) -> None:
     assert ends == pytest.approx([other.estimate, other.low, other.high], abs=1e-9)
 
 
-@pytest.mark.parametrize("often", [lambda _: 5, lambda number: 1 + number % 4])
-def test_copies_of_questions_tell_nothing_more(often: Callable[[int], int]) -> None:
+def test_copies_of_questions_tell_nothing_more() -> None:
     """Five of each once made intervals less than half as wide."""
     records = random_records(60, seed=5)
-    once, repeated = (to_trace_set(made) for made in (records, copies(records, often)))
+    once, repeated = (to_trace_set(made) for made in (records, copies(records, lambda _: 5)))
     one, other = (compared(traces, split="eval").result for traces in (once, repeated))
-    assert other.questions > one.questions
-    assert f"count as {one.questions} units" in " ".join(other.notes)
+    assert other.questions == 5 * one.questions
+    assert f"in {one.questions} units" in " ".join(other.notes)
     assert "units" not in " ".join(one.notes)
     for policy, again in zip(one.policies, other.policies, strict=True):
         assert (again.em, again.f1) == pytest.approx((policy.em, policy.f1))
         assert again.mean_rounds == pytest.approx(policy.mean_rounds)
         assert again.costs == pytest.approx(policy.costs)
-        assert again.stop_counts == pytest.approx(policy.stop_counts)
+        assert again.stop_counts == {at: 5 * count for at, count in policy.stop_counts.items()}
         for name in ("interval", "delta", "delta_full", "frontier_gain"):
             assert_alike(getattr(again, name), getattr(policy, name))
         for paid, paid_again in zip(policy.against_fixed, again.against_fixed, strict=True):
@@ -77,28 +75,28 @@ def test_copies_of_questions_tell_nothing_more(often: Callable[[int], int]) -> N
     assert one.frontier.scores == pytest.approx(other.frontier.scores)
 
 
-def test_a_group_counts_once() -> None:
-    """Two users: one asked nine questions, one asked one."""
-    records = [
-        replace(record, question=replace(record.question, split=None))
-        for record in random_records(10, seed=2)
-    ]
-    traces = to_trace_set(records)
-    group = ["a"] * 9 + ["b"]
-    cells = [
-        name for name, rounds in zip(group, traces.last_rounds, strict=True) for _ in range(rounds)
-    ]
-    table = traces.table
-    if "group" in table.column_names:
-        table = table.drop_columns("group")
-    grouped = replace(traces, table=table.append_column("group", pa.array(cells)))
-    result = compared(grouped).result
-    scored = Measures(traces).scores()
-    f1 = scored.f1[:, 0]
-    assert scored.labelled[[0, 9]].all()
-    anna = f1[:9][scored.labelled[:9]].mean()
-    assert result.policies[0].f1 == pytest.approx((anna + f1[9]) / 2)
-    assert result.policies[0].f1 != pytest.approx(f1[scored.labelled].mean())
+def test_units_of_unequal_size_are_drawn_whole_and_means_are_over_questions() -> None:
+    """Intervals are those of the ratio of drawn sums to drawn sizes."""
+    traces = to_trace_set(copies(random_records(80, seed=5), lambda number: 1 + 3 * (number % 4)))
+    result = compared(traces, split="all", resamples=4000).result
+    measures = Measures(traces)
+    scored, units = measures.scores(), measures.units
+    known = scored.labelled
+    random = np.random.default_rng(0)
+    numbers = np.unique(units[known])
+    for policy in result.policies:
+        values = policy.at_stops.scores["f1"][known]
+        assert policy.f1 == pytest.approx(values.mean())
+        assert policy.mean_rounds == pytest.approx(policy.stops.mean())
+        sums, sizes = (
+            np.array([part[units[known] == unit].sum() for unit in numbers])
+            for part in (values, np.ones(len(values)))
+        )
+        drawn = random.integers(0, len(numbers), (4000, len(numbers)))
+        ratios = sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
+        low, high = np.percentile(ratios, [2.5, 97.5])
+        assert policy.interval is not None
+        assert policy.interval.high - policy.interval.low == pytest.approx(high - low, rel=0.12)
 
 
 def test_from_sums_units_count_once_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -209,7 +207,7 @@ def test_a_drawn_share_is_of_whole_units() -> None:
     for seed in range(20):
         chosen = drawn_units(units, 40, seed)
         assert 40 <= chosen.sum() < 44
-        assert len(np.unique(unit_means(chosen.astype(float), units))) == 2
+        assert all(len(set(chosen[units == unit].tolist())) == 1 for unit in range(50))
     alone = np.arange(30)
     order = np.random.default_rng(3).permutation(30)
     assert set(np.flatnonzero(drawn_units(alone, 12, 3))) == set(order[:12].tolist())

@@ -57,8 +57,8 @@ def test_the_explorer_holds_every_set() -> None:
     data = told(RECORDS)
     document, _ = explorer(data, marked(data.result))
     stops = {each[0]: each[5] for each in document["questions"]}
-    assert [len(each) for each in stops["early"]] == [2, 4]
-    found = {name: each[1][2:] for name, each in stops.items()}
+    assert [len(each) for each in stops["early"]] == [3, 5]
+    found = {name: each[1][3:] for name, each in stops.items()}
     assert found == {
         "early": [[["Oslo", 1, 1]], False],
         "wrong": [[["Rome", 1, 1]], False],

@@ -8,15 +8,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.html_reader import Page
 from tests.reports import build_report, oslo_records
 
-from suffice.evaluation.diagnose.report_data import ReportData
-from suffice.report.charts import Scatter, scatter
+from suffice.evaluation.diagnose.report_data import ReportData, report_data
+from suffice.evaluation.replay.compare import compare
+from suffice.evaluation.settings import ComparisonSettings
+from suffice.report.charts import Point, Scatter, scatter
 from suffice.report.comparison import cost_chart, score_charts, stops_chart
 from suffice.report.explorer import explorer
 from suffice.report.section import label, marked, short_name
 from suffice.report.svg import FRAME, enclosing, ticks
 from suffice.results.formats import points
+from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Passage, QuestionRecord
 
 RECORDS = oslo_records()
@@ -146,6 +150,24 @@ def test_every_value_lies_inside_the_frame_and_up_is_more() -> None:
     assert FRAME.top < axes.y(0.557) < axes.y(0.231) < FRAME.bottom
 
 
+def test_the_line_of_savings_stays_inside_the_frame_where_the_smallest_loss_is_proven() -> None:
+    """It rises from no saving at no loss, so both belong to the axes, whatever the points are."""
+    for saved in ((0.64, 0.66, 0.7), (0.04, 0.07), (0.0, 0.0), (-0.2, 0.1)):
+        steps = [(0.0, 0.0), *((n + 1.0, of) for n, of in enumerate(saved))]
+        points = [
+            Point(mark="A", family="adaptive", name="a", said="b", x=x, y=y) for x, y in steps[1:]
+        ]
+        chart = Scatter(
+            title="t", description="", x_name="x", y_name="y", points=points, steps=steps
+        )
+        lines = [of for name, of in Page.of(scatter(chart)).tags if name == "line"]
+        drawn = [of for of in lines if of["class"] == "curve adaptive"]
+        assert len(drawn) == 2 * len(saved) - 1
+        for of in drawn:
+            assert FRAME.left <= float(of["x1"] or 0) <= float(of["x2"] or 0) <= FRAME.right
+            assert all(FRAME.top <= float(of[y] or 0) <= FRAME.bottom for y in ("y1", "y2"))
+
+
 def test_a_chart_without_scores_says_so() -> None:
     chart = Scatter(
         title="F1 against rounds", description="", x_name="rounds", y_name="F1 %", points=()
@@ -173,7 +195,7 @@ def test_the_document_holds_what_the_stories_hold() -> None:
         record = story.record
         assert (name, text) == (record.question.id, record.question.text)
         assert (type_, tuple(gold)) == (record.question.type, record.gold.answers)
-        for at, (told, (answer, em, f1, passages, signals, usage, failure)) in enumerate(
+        for at, (told, (answer, (em, f1), passages, signals, usage, failure)) in enumerate(
             zip(record.rounds, rounds, strict=True)
         ):
             assert (answer, failure) == (told.answer, told.parse_failure)
@@ -190,9 +212,19 @@ def test_the_document_holds_what_the_stories_hold() -> None:
             assert [document["passages"][index] for index, _ in passages] == [
                 [each.title, each.text] for each in told.passages or ()
             ]
-        assert [(r, document["reasons"][reason]) for r, reason in stops] == [
-            (stop.round, stop.reason) for stop in story.stops
+        assert [(r, at, document["reasons"][reason]) for r, at, reason in stops] == [
+            (stop.round, stop.answer_round, stop.reason) for stop in story.stops
         ]
+
+
+def test_a_stop_points_to_the_answer_that_is_returned() -> None:
+    """Under the majority of three samples a stop in the last round returns an earlier answer."""
+    traces = to_trace_set([make_record("q", ["Oslo", "Oslo", "Rome"], gold=["Oslo"])])
+    settings = ComparisonSettings(policies=("fixed-1",), answer="majority", resamples=5)
+    compared = compare(traces, settings)
+    document, _ = made(report_data(traces, compared.result))
+    ((*_, stops),) = document["questions"]
+    assert [stop[:2] for stop in stops] == [[1, 1], [3, 2]]
 
 
 def test_passages_and_reasons_are_stored_once() -> None:

@@ -37,8 +37,13 @@ def rows(section: Shown, caption: str) -> list[list[str]]:
 
 def test_signals() -> None:
     found = gathered().parts["diagnostics"]
-    section = signals_section(found, gathered().parts["types"], policies())
-    shown = {row[0]: row[1:] for row in rows(section, "What are the signals worth here?")}
+    data = report_data(
+        gathered().comparison.measures, gathered().comparison.result, gathered().parts
+    )
+    section = signals_section(Material(data=data, policies=policies()))
+    shown = {
+        row[0]: row[1:] for row in rows(section, "Which signals tell right from wrong answers?")
+    }
     assert len(shown) == len(found.signals)
     for signal in found.signals:
         areas = {estimated(on["auroc"]) for on in signal["parts"].values()}
@@ -80,7 +85,7 @@ def test_falling_back_promises_nothing() -> None:
     assert "nothing certified" in str(section.finding)
     html = section.html()
     assert "<dd>900</dd>" in html
-    assert "With probability" not in html
+    assert "% confidence)" not in html
     assert "It holds" not in html
 
 
@@ -99,8 +104,9 @@ def test_several_bounds_are_all_said() -> None:
     section = guarantees_section([several], ())
     html = section.html()
     for said in (
-        "loses at most 2 F1 points and turns right into wrong on at most 5% of the questions.",
-        "<dt>Wrong stops</dt><dd>measured 2.0%",
+        "it loses at most 2 F1 points and turns right into wrong on at most 5% of the questions (proven",
+        "<dt>Measured mean change</dt><dd>-2.0 points",
+        "<dt>Measured share of wrong stops</dt><dd>2.0%",
         "round</dt><dd>2</dd>",
     ):
         assert said in html
@@ -122,7 +128,7 @@ def test_it_stands_before_every_figure_and_says_what_the_result_says() -> None:
     data = report_data(gathered().comparison.measures, result, gathered().parts)
     html = render_report(data)
     assert html.index(screen(data)) < html.index('class="facts"') < html.index("<main>")
-    assert result.verdict in screen(data)
+    assert result.verdict() in screen(data)
     assert "fixed-2/4" in html
     tasr = next(policy for policy in result.policies if policy.name == "tasr")
     own, full = tasr.costs[result.cost.name], result.full_costs[result.cost.name]
@@ -130,7 +136,7 @@ def test_it_stands_before_every_figure_and_says_what_the_result_says() -> None:
     assert full is not None
     saved = f"{percent(1 - own / full)}% saved" if own <= full else f"{own / full:.2f} times it"
     assert f"{saved}; F1 {points(tasr.delta_full)} points against the full budget" in screen(data)
-    assert "With probability at least" in screen(data)
+    assert "(proven, 50% confidence)" in screen(data)
     assert "certified" in screen(data)
 
 
