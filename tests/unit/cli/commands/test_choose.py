@@ -73,8 +73,8 @@ def test_policy_page_and_document_are_written_and_printed(
 
 
 def test_a_guess_has_a_file_of_its_own_that_says_what_it_is(tmp_path: Path, capsys: Say) -> None:
-    record, out = written(tmp_path, reaching(150, reached=(0.3, 0.9, 0.9))), tmp_path / "out"
-    said = document(record, out, "--max-loss", "0.03")
+    record, out = written(tmp_path, reaching(40, reached=(0.3, 0.9, 0.9))), tmp_path / "out"
+    said = document(record, out, "--max-loss", "0.01")
     assert said["chosen"]["name"] == "fixed-3"
     assert said["guess"]["confidence"] == 0.8
     guess = json.loads((out / "guess.json").read_text())
