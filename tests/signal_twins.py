@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from suffice.scoring import answer_form, normalize_answer, token_f1
+from suffice.scoring import answer_form, normalize_answer, published_normalizer, token_f1
 from suffice.signals.abstained import ABSTENTION_PHRASES, Abstentions, ready
-from suffice.signals.answer_stability import matching_characters, published_normalizer
+from suffice.signals.answer_stability import matching_characters
 from suffice.signals.evidence import NOT_EXTRACTIVE, seen_passages
 from suffice.signals.known_signals import SignalSpec
 from suffice.signals.model_confidence import BLANKS, MARKUP, labelled_span, span_behind

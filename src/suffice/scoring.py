@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 import string
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Literal, get_args
@@ -40,20 +42,138 @@ def normalize_answer(text: str) -> str:
     return " ".join(_ARTICLES.sub(" ", text).split())
 
 
+def published_normalizer(text: str) -> str:
+    """Normalize as TASR's published code: remove articles before punctuation ("A-ha" becomes "ha")."""
+    text = _ARTICLES.sub(" ", text.lower())
+    return " ".join(text.translate(_DELETE_PUNCTUATION).split())
+
+
+_DIGITS = frozenset(string.digits)
+_MARK = r"[!-/:-@\[-`{-~]"  # ASCII punctuation; that of other scripts is read as one of these
+_MARKS = re.compile(f"{_MARK}+")
+_TELLING = re.compile(  # where a mark may tell answers apart
+    rf"{_MARK}(?:[0-9]|(?<=[+#])|(?<=[-<>])\s+[0-9]|(?<=[^\W\d_]-)(?:\s|$))"
+)
+_SPACED = re.compile(r"([-<>])(?<!(?s:.)-)\s+(?=[$.]*[0-9])")  # "< 5", and "- 5" if it begins
+_THOUSANDS = re.compile(  # 1,000 and 1'000, 1,00,000 as in India, 1.000.000 and 1.000,5
+    r"(?<![0-9])(?<![0-9][.,'])[1-9][0-9]{0,2}(?:(?:\.[0-9]{3})+(?=,[0-9])|(?:\.[0-9]{3}){2,}(?![.0-9])"
+    r"|(?:(?:,[0-9]{3})+|(?:'[0-9]{3})+|(?:,[0-9]{2})+,[0-9]{3})(?!,?[0-9]|\.[0-9]+[.,][0-9]))"
+)
+_NUMBER = re.compile(r"(-?)(?=[.,]?[0-9])([0-9]*)(?:[.,]([0-9]+))?(?:e([+-]?[0-9]{1,2}))?")
+_UNSEEN = re.compile(  # what has no width, but for the letters of flags
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U000e0000-\U000e001f\U000e0080-\U000e0fff]"
+)
+_BEHIND_DIGITS = re.compile(  # NFKC makes 102 of 10² and 31/2 of 3½; a narrow blank groups thousands
+    "(?<=\\d)(?:([⁺⁻]?[⁰¹²³⁴-⁹]+|[₀-₉]+)|(?=[¼-¾⅐-⅞])|[\u00a0\u2007\u2009\u202f](?=\\d{3}(?!\\d)))"
+)
+_IN_ASCII = dict.fromkeys("´‘’‛′ʹʺʻʼʽʾʿ", "'") | dict(zip("−⁄∕٫٬،", "-//.,,", strict=True))
+
+
+@lru_cache(maxsize=65536)
+def _in_ascii(char: str) -> str:
+    """Return a digit or punctuation of any script as one of ASCII, another character as it is."""
+    category = unicodedata.category(char)
+    if category == "Nd":
+        return str(unicodedata.decimal(char))
+    mark = "!" if category[0] == "P" and not char.isascii() else char
+    return _IN_ASCII.get(char, "-" if category == "Pd" else mark)
+
+
+def _folded(text: str) -> str:
+    """Return a text without case, width and composition (Unicode's compatibility caseless match, D146)."""
+    text = _UNSEEN.sub("", unicodedata.normalize("NFD", text)).replace("´", "'")
+    text = _BEHIND_DIGITS.sub(lambda m: f"^{m[1]}" if m[1] else " " * (not m[0]), text)
+    text = unicodedata.normalize("NFKD", text.casefold()).casefold()
+    return "".join(map(_in_ascii, unicodedata.normalize("NFKC", text)))
+
+
+def _telling(found: re.Match[str]) -> str:
+    """Return what is left of a run of punctuation: all between digits, signs, ``+`` and ``#`` of words."""
+    marks, text, start = found[0], found.string, found.start()
+    before, after = text[max(start - 1, 0) : start], text[found.end() : found.end() + 1]
+    number, word = after in _DIGITS, before.isalnum()
+    if number and before in _DIGITS:
+        return marks
+    if word and marks == "-":  # 1e-3, and "O-" of blood; not "Covid-19"
+        power = number and before == "e" and text[max(start - 2, 0) : start - 1] in _DIGITS
+        return marks if power or (before.isalpha() and not after.strip()) else ""
+    behind = marks[: len(marks) - len(marks.lstrip("+#"))] if word else ""
+    if not number:
+        return behind
+    sign = "".join(mark for mark in marks[word and marks[0] == "-" :] if mark in "<>-")
+    sign += "." * (marks[-1] == "." != marks[-2:-1] and (not word or len(marks) > 1))
+    return behind + " " * bool(word and sign) + sign
+
+
+def _number(form: str) -> str:
+    """Return a number in its shortest decimals; of another form nothing."""
+    found = _NUMBER.fullmatch(form)
+    if found is None:
+        return ""
+    sign, whole, part, power = found.groups("")
+    if power:
+        whole, _, part = f"{Decimal(f'0{whole}.{part}e{power}'):f}".partition(".")
+    shortest = f"{whole.lstrip('0') or '0'}.{part.rstrip('0')}".rstrip(".")
+    return shortest if shortest == "0" else sign + shortest
+
+
 @lru_cache(maxsize=65536)
 def answer_form(text: str) -> str:
-    """Return the form that compares answers with one another: normalized as for scores, but "a" stays.
+    """Return the form that compares answers with one another; scores do not read it.
 
-    Scoring takes the choice "A" for an article and leaves nothing of it. Among themselves answers of
-    that letter are equal, differ from other choices and are no blanks; scores do not read this form.
+    Case, composition, punctuation and digits of any script, white space and the words a, an and the do not
+    count. Kept are combining marks, a sign before a number, punctuation between digits, ``+`` and ``#``
+    behind letters, and the choice "A". A number alone counts by its value, read as in English.
 
-    >>> answer_form("The Tempest."), answer_form("(A)"), answer_form("the"), answer_form("?")
-    ('tempest', 'a', '', '')
+    >>> [answer_form(text) for text in ("The Tempest.", "(A)", "C++", "−5", "$3.50", "1,000", "?")]
+    ['tempest', 'a', 'c++', '-5', '3.5', '1000', '']
     """
-    form = normalize_answer(text)
-    if form or text.lower().translate(_DELETE_PUNCTUATION).strip() != "a":
-        return form
-    return "a"
+    folded = text.lower() if text.isascii() else _folded(text)
+    bare = folded.translate(_DELETE_PUNCTUATION)
+    if len(bare) < len(folded) and _TELLING.search(folded):
+        plain = _THOUSANDS.sub(lambda found: re.sub("[.,']", "", found[0]), folded.strip())
+        if number := _number(plain.strip("$")):
+            return number
+        bare = _MARKS.sub(_telling, _SPACED.sub(r"\1", plain))
+    words = bare.split()
+    form = " ".join([word for word in words if word not in ("a", "an", "the")])
+    if form[:1] in _DIGITS or form[:1] in ("-", "."):
+        return form if form.isdigit() and form[0] != "0" else _number(form) or form
+    return form if form or words != ["a"] else "a"
+
+
+# what stands for no article is punctuation, and gone before
+_MLQA_ARTICLES = {"en": "a|an|the", "es": "un|una|unos|unas|el|la|los|las"}
+_MLQA_ARTICLES |= {"de": "ein|eine|einen|einem|eines|einer|der|die|das|den|dem|des"}
+_MLQA_ARTICLES |= {"vi": "của|là|cái|chiếc|những", "ar": "-", "hi": "-", "zh": "-"}
+
+
+@lru_cache(maxsize=65536)
+def mlqa_form(text: str) -> str:
+    """Normalize a text as MLQA's official script does; it stands behind its language and a line's end.
+
+    Lower case, no punctuation of any script, no articles of the language; Chinese characters are words.
+
+    >>> mlqa_form(chr(10).join(["de", "Der Rhein!"])), mlqa_form(chr(10).join(["zh", "东京。"]))
+    ('rhein', '东 京')
+    """
+    language, _, text = text.partition("\n")
+    if language not in _MLQA_ARTICLES:
+        raise UsageError(
+            f"MLQA's scores need every question's language as its question_type: found {language!r:.40}; "
+            f"allowed {', '.join(_MLQA_ARTICLES)}; type suffice traces label"
+        )
+    text = text.lower().translate(_DELETE_PUNCTUATION)
+    bare = "".join(char for char in text if unicodedata.category(char)[0] != "P")
+    bare = re.sub("ال" if language == "ar" else rf"\b({_MLQA_ARTICLES[language]})\b", " ", bare)
+    if language == "zh":
+        bare = re.sub("[\u4e00-\u9fa5]", r" \g<0> ", bare)
+    return " ".join(bare.split())
+
+
+_Form = Callable[[str], str]
+_Score = Callable[[str, str], float]
 
 
 def exact_match(prediction: str, gold_answers: Iterable[str]) -> float:
@@ -62,8 +182,7 @@ def exact_match(prediction: str, gold_answers: Iterable[str]) -> float:
     >>> exact_match("The Tempest.", ["tempest", "storm"])
     1.0
     """
-    predicted = normalize_answer(prediction)
-    return float(any(normalize_answer(gold) == predicted for gold in gold_answers))
+    return _best(prediction, gold_answers, _equal)
 
 
 def token_f1(predicted: str, gold: str) -> float:
@@ -76,11 +195,17 @@ def token_f1(predicted: str, gold: str) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-def _best(
-    prediction: str, gold_answers: Iterable[str], score: Callable[[str, str], float]
-) -> float:
-    predicted = normalize_answer(prediction)
-    return max((score(predicted, normalize_answer(gold)) for gold in gold_answers), default=0.0)
+def _best(answer: str, gold: Iterable[str], score: _Score, form: _Form = normalize_answer) -> float:
+    said = form(answer)
+    return max((score(said, form(text)) for text in gold), default=0.0)
+
+
+def _equal(predicted: str, gold: str) -> float:
+    return float(predicted == gold)
+
+
+def _contained(predicted: str, gold: str) -> float:
+    return float(gold != "" and gold in predicted)
 
 
 def _hotpotqa_f1(predicted: str, gold: str) -> float:
@@ -113,9 +238,7 @@ def accuracy(prediction: str, gold_answers: Iterable[str]) -> float:
     >>> accuracy("I know", ["no"])
     1.0
     """
-    return _best(
-        prediction, gold_answers, lambda predicted, gold: float(gold != "" and gold in predicted)
-    )
+    return _best(prediction, gold_answers, _contained)
 
 
 SCORES: Mapping[ScoreName, Callable[[str, Iterable[str]], float]] = MappingProxyType(
@@ -141,6 +264,7 @@ class Metric:
     stands_for_gold: str = ""
     labels: str = "gold answers"
     legend: str = ""
+    mlqa: bool = False
 
     @property
     def gold(self) -> bool:
@@ -172,7 +296,7 @@ class Metric:
             return _OF_SCORES[score].replace("score", self.name)
         if self.source is not None and score == self.score:
             return self.name.rpartition(":")[2]
-        return _LABELS[score] if self.gold else f"agr. {_LABELS[score]}"
+        return ("MLQA " * self.mlqa if self.gold else "agr. ") + _LABELS[score]
 
     @property
     def beside(self) -> ScoreName:
@@ -191,7 +315,8 @@ class Metric:
             head = _OF_SCORES[score].replace(" ", "_").replace(">", "above")
             return head.replace("score", self.name)
         if self.gold:
-            return score if self.source is None or score != self.score else self.name
+            own = self.source is not None and score == self.score
+            return self.name if own else score + "-mlqa" * self.mlqa
         return self.name if score == self.score else f"{self.name}_{score}"
 
     @property
@@ -206,8 +331,20 @@ class Metric:
 
     def which_f1(self, kind: F1Kind) -> F1Kind | None:
         """Return the F1 among its two scores; ``None``: neither is an F1 of answers."""
-        of_answers = self.against != "scores" and self.source is None
+        of_answers = self.against != "scores" and self.source is None and not self.mlqa
         return kind if of_answers and "f1" in (self.score, self.beside) else None
+
+    def of(
+        self, score: ScoreName, answer: str, gold: Iterable[str], language: str | None = None
+    ) -> float:
+        """Return a score of one answer, as columns of answers are scored."""
+        if not (self.mlqa or self.agreement):
+            return SCORES[score](answer, gold)
+        form, f1_of = (mlqa_form, token_f1) if self.mlqa else (answer_form, _hotpotqa_f1)
+        answer, *gold = (f"{language}\n" * self.mlqa + text for text in (answer, *gold))
+        if self.agreement and _best(answer, gold, _equal, form):  # even if both are empty
+            return 1.0
+        return _best(answer, gold, {"em": _equal, "f1": f1_of, "acc": _contained}[score], form)
 
 
 _LABELS: Mapping[ScoreName, str] = MappingProxyType({"em": "EM", "f1": "F1", "acc": "Acc"})
@@ -219,6 +356,8 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
         "f1": Metric(name="f1", score="f1"),
         "em": Metric(name="em", score="em"),
         "acc": Metric(name="acc", score="acc"),
+        "f1-mlqa": Metric(name="f1-mlqa", score="f1", mlqa=True),
+        "em-mlqa": Metric(name="em-mlqa", score="em", mlqa=True),
         "score": Metric(
             name="score",
             score="f1",
@@ -256,7 +395,7 @@ def metric_of_labels(stated: object) -> Metric:
 class AnswerChoice:
     """The choice of one answer among the rounds up to the stop.
 
-    ``rule``: the latest, the one given most often (as EM compares answers, abstentions apart), that of the
+    ``rule``: the latest, the one given most often (by :func:`answer_form`, abstentions apart), that of the
     greatest confidence, or that of the round in which ``signal`` is highest or lowest. Of equal ones the
     latest, or the ``first``.
     """

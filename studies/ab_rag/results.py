@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from suffice.evaluation.diagnose.reliability import wilson
 from suffice.evaluation.replay.compare import Comparison
 from suffice.evaluation.replay.results import PolicyResult
 from suffice.results.table import Column, Table, Value
 from suffice.stats.intervals import Interval
+from suffice.stats.p_values import rate_interval
 
 METHOD = "ab-rag"
 _SPENT = ("llm_calls", "prompt_tokens", "completion_tokens", "seconds", "usd")
@@ -39,8 +39,8 @@ class RecordStudy:
 
 
 def share_interval(some: float, of: int) -> Interval:
-    """A share with its Wilson interval."""
-    low, high = wilson(some, of)
+    """A share with its exact interval."""
+    low, high = rate_interval(some, of)
     return Interval(estimate=some / of, low=low, high=high)
 
 

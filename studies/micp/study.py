@@ -27,7 +27,7 @@ from suffice.policies.micp.relevance_filter import Relevances, scored_by
 from suffice.policies.micp.sampled_answers import read_samples
 from suffice.policies.micp.stage2 import Sampled, Stage2, calibrate, evaluate, search_allocations
 from suffice.stats.conformal import exact_level, lower_order_statistic, smallest_sample
-from suffice.stats.p_values import exact_interval
+from suffice.stats.p_values import rate_interval
 from suffice.stats.units import lots
 from suffice.trace.rounds.labels import names_passages
 from suffice.trace.rounds.trace_set import TraceSet
@@ -251,7 +251,7 @@ def _score(
         "answer_rate": seen.answer_rate,
         "objective": seen.composite(weight),
         "coverage": covered / questions,
-        "coverage_exact_95": exact_interval(covered, questions, 0.05),
+        "coverage_exact_95": rate_interval(covered, questions),
     }
 
 

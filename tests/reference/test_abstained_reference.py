@@ -94,4 +94,6 @@ def test_no_gold_answer_of_these_questions_abstains(data_folder: Path) -> None:
     path = data_folder / "traces" / "routes_llama8b_dev.parquet"
     table = pq.read_table(path, columns=["gold_answers"])
     gold = {answer for accepted in table.column("gold_answers").to_pylist() for answer in accepted}
-    assert {answer for answer in gold if abstains(USUAL, answer)} == {",", "/-", "The The"}
+    abstaining = {answer for answer in gold if abstains(USUAL, answer)}
+    assert {answer for answer in abstaining if any(map(str.isalnum, answer))} == {"The The"}
+    assert {",", "/-"} < abstaining  # marks alone hold no word, in any script

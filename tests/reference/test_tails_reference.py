@@ -13,9 +13,9 @@ from suffice.stats.p_values import (
     beta_quantile,
     binomial_cdf,
     binomial_p_values,
-    exact_interval,
     hoeffding_bentkus_p_values,
     holm,
+    rate_interval,
     student_t_upper,
 )
 
@@ -81,7 +81,7 @@ def test_exact_intervals() -> None:
     for successes, trials in ((0, 1), (1, 1), (0, 30), (27, 30), (30, 30), (700, 1000)):
         test = scipy_stats.binomtest(successes, trials)
         expected = test.proportion_ci(confidence_level=0.95, method="exact")
-        assert exact_interval(successes, trials, 0.05) == pytest.approx(expected, abs=1e-9)
+        assert rate_interval(successes, trials) == pytest.approx(expected, abs=1e-9)
 
 
 def test_limits() -> None:

@@ -16,10 +16,12 @@ import pytest
 from numpy.typing import NDArray
 from tests.certifying import Shares, certify, most_allowed
 from tests.cut_estimates import estimated
-from tests.cut_population import PROFILES, Log, Population, population
+from tests.cut_population import PROFILES, ROUNDS, Log, Population, population
 
 from suffice.evaluation.choose.bounds import Half, Promise
-from suffice.evaluation.settings import LossName
+from suffice.evaluation.replay.named_policies import named_policies
+from suffice.evaluation.replay.runner import replay
+from suffice.evaluation.settings import ComparisonSettings, LossName
 from suffice.measures.measures import Measures
 from suffice.measures.seen import Seen
 from suffice.trace.rounds.trace_set import TraceSet
@@ -85,6 +87,41 @@ def test_estimates_are_unbiased_and_their_intervals_cover(explore: float, logger
     assert np.abs(estimates.paid_bias).max() <= 2.5, estimates.paid_bias
     # wider where a handful was explored
     assert ((estimates.covered >= 0.93) & (estimates.covered <= 0.995)).all(), estimates.covered
+
+
+@pytest.mark.parametrize("logs", [40, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("rate", "questions"), [(0.5, 20), (0.9, 40), (0.97, 59), (0.9, 200)])
+def test_intervals_of_few_questions_cover(rate: float, questions: int, logs: int) -> None:
+    """One question in five is explored: few, all of them right, or all alike; score, change and both."""
+    rng = np.random.default_rng(3)
+    right = (rng.random((PROFILES, 1)) < rate) ^ (rng.random((PROFILES, ROUNDS)) < 0.02)
+    drawn = Population(
+        scores=right.astype(np.float64),
+        paid=np.cumsum(np.ones((PROFILES, ROUNDS)), axis=1),
+        sure=np.zeros((PROFILES, ROUNDS)),
+    )
+    log, how = (
+        Log(drawn, drawn.fixed(1), 0.2),
+        ComparisonSettings(baseline="fixed-1", resamples=200),
+    )
+    truth = [drawn.truth(drawn.scores, drawn.fixed(budget)) for budget in (1, ROUNDS)]
+    covered = []
+    for number in range(logs):
+        rows = np.random.default_rng([7, number]).integers(0, PROFILES, questions)
+        measures = Measures(log.record(rows, number)).by("score")
+        built = named_policies(measures, ("fixed-1", f"fixed-{ROUNDS}"), ())
+        one, full = replay(measures, built, how).policies
+        if full.interval is None or full.delta is None or one.interval is None:
+            continue  # nothing was explored
+        pairs = (
+            (one.interval, truth[0]),
+            (full.interval, truth[1]),
+            (full.delta, truth[1] - truth[0]),
+        )
+        covered.append([each.low <= true <= each.high for each, true in pairs])
+    share = np.mean(covered, axis=0)
+    assert len(covered) > 0.9 * logs
+    assert (share >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / len(covered))).all(), share
 
 
 # --- certified choice ----------------------------------------------------------------------------

@@ -37,8 +37,8 @@ from suffice.results.tabular import Tabular
 from suffice.scoring import METRICS
 from suffice.signals.signal_table import refuse_lacking
 from suffice.stats.fields import Fields, whole
-from suffice.stats.intervals import Interval, percentile_interval, resampled_means
-from suffice.stats.units import Array, per_unit
+from suffice.stats.intervals import Interval, mean_interval, resampled_means
+from suffice.stats.units import Array, equally_many, per_unit
 from suffice.trace.durable import replace_file
 from suffice.trace.engines import Address, as_place, named_address
 from suffice.trace.rounds.trace_set import differences, in_words, loops_of, unit_keys
@@ -209,8 +209,8 @@ def carry_promise(
         means = per_unit(paired[1] - paired[0], parts[0].units[rows[0]])
         draws = resampled_means(means, resamples=settings.resamples, seed=settings.seed)
         name = after.figures["cost"]
-        middle = zip(("loss", name), means.mean(axis=0), draws.T, strict=True)
-        changes = {of: percentile_interval(float(mean), drawn) for of, mean, drawn in middle}
+        both = zip(("loss", name), means.T, draws.T, strict=True)
+        changes = {of: mean_interval(values, drawn, None) for of, values, drawn in both}
         more = f"{points(changes['loss'])} points lost, {estimated(changes[name], sign=True)}"
         note = (
             f"With the policy, new less old, paired on {counted(len(rows[0]), 'question')}: {more} "
@@ -469,7 +469,9 @@ def _measured(
         "questions": len(columns),
         "saved": float(1.0 - after / before) if before else None,
         "cost": kept.axis.name,
-        "loss": percentile_interval(float(columns[:, 0].mean()), draws[:, 0]),
+        "loss": mean_interval(
+            means[:, 0], draws[:, 0], -float(asked.loss == "signed"), size=equally_many(kept.units)
+        ),
         "p_value": float(tested[0]),
     }
     return kept, columns, figures

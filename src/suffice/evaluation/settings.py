@@ -69,7 +69,8 @@ ComparedBy = Annotated[
         name="metric",
         metavar="NAME",
         help=f"quantity to compare policies by: {', '.join(METRICS)}, a column or signal of your own, or "
-        "MODULE:FUNCTION of an answer and its gold answers. score: the record's own score. agreement: with "
+        "MODULE:FUNCTION of an answer and its gold answers. f1-mlqa, em-mlqa: MLQA's script, in the language "
+        "that question_type names. score: the record's own score. agreement: with "
         "the full budget's own answer, without gold answers. (default: f1 where there are gold answers, else "
         "score where the record holds scores, else agreement)",
     ),

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.contracts import StopPolicy
@@ -47,6 +48,11 @@ _RETRIEVAL = (RetrievalColumn("precision"), RetrievalColumn("recall"))
 
 # what every replay of a large record asks for besides
 _OF_REPLAYS = (UNITS, *_RETRIEVAL, lengths_of("passages"), lengths_of("samples"))
+
+_FOREIGN = (
+    "some answers hold letters beyond ASCII; the official scripts score them, which know English articles "
+    "and ASCII punctuation alone; for MLQA's script in seven languages: --metric f1-mlqa or em-mlqa"
+)
 
 
 class _Columns:
@@ -229,7 +235,10 @@ class Measures:
     def notes(self, asked: str | None) -> list[str]:
         """Return what a reader must know about the scores; ``asked`` is the requested metric."""
         if self.metric.gold:
-            return []
+            gold = pc.list_flatten(self.traces.first_rounds("gold_answers"))
+            texts = [] if self.metric.mlqa else [gold, self.traces.table.column("answer")]
+            foreign = (pc.match_substring_regex(one, r"[^\x00-\x7f\P{L}]") for one in texts)
+            return [_FOREIGN] if any(pc.any(found).as_py() for found in foreign) else []
         veiled = is_veiled(self.traces.origin.run)
         lacking = "The record holds no texts. " if veiled else "No question has gold answers. "
         why = "" if asked else lacking
@@ -324,7 +333,7 @@ class Measures:
         if self.metric.against == "scores" or (self.metric.source and name == self.metric.score):
             return own_score(name, self.metric)
         kind = f1_kind if name == "f1" else F1_KINDS[0]
-        return ScoreColumn(name, kind, self.metric.agreement)
+        return ScoreColumn(name, "mlqa" if self.metric.mlqa else kind, self.metric.agreement)
 
     def scores(self, f1_kind: F1Kind = "hotpotqa") -> Outcomes:
         if f1_kind not in self._scores:

@@ -9,8 +9,11 @@ from functools import cache, partial
 from importlib import import_module
 from operator import attrgetter, methodcaller
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.errors import DataError, UsageError, unknown_name
@@ -62,18 +65,25 @@ class Outcomes:
 def score_rounds(
     traces: TraceSet,
     names: Sequence[ScoreName],
-    f1_kind: F1Kind = "hotpotqa",
+    kind: F1Kind | Literal["mlqa"] = "hotpotqa",
     *,
     agreement: bool = False,
 ) -> list[Array]:
     """Score every recorded answer, (n_questions, n_rounds) each; NaN where none was asked for."""
     question = np.repeat(np.arange(traces.n_questions), traces.last_rounds)
-    answers = ScoredAnswers(Texts.of(traces.table.column("answer")), gold_answers(traces), question)
-    scores = [answers.score(name, f1_kind) for name in names]
-    if agreement:
-        same = answers.score("em") == 1.0
-        scores = [np.where(same, 1.0, values) for values in scores]
-    return [traces.dense(values) for values in scores]
+    said, gold = traces.table.column("answer"), gold_answers(traces)
+    by = "agreement" if agreement else kind
+    if kind == "mlqa":  # a text stands behind its language
+        told = pc.fill_null(traces.first_rounds("question_type"), "").cast("string")
+        of_gold = np.repeat(np.arange(len(told)), np.diff(gold.offsets))
+        texts = gold.texts.distinct.take(pa.array(gold.texts.codes)).cast("string")
+        said = pc.binary_join_element_wise(told.take(pa.array(question)), said, "\n")
+        texts = pc.binary_join_element_wise(told.take(pa.array(of_gold)), texts, "\n")
+        said = pc.if_else(pa.array(gold.labelled[question]), said, None)
+        gold = GoldAnswers(Texts.of(texts), gold.offsets)
+    answers = ScoredAnswers(Texts.of(said), gold, question, by)
+    f1_kind: F1Kind = "squad" if kind == "mlqa" else kind
+    return [traces.dense(answers.score(name, f1_kind)) for name in names]
 
 
 def gold_answers(traces: TraceSet) -> GoldAnswers:
@@ -197,7 +207,7 @@ class ScoreColumn:
     """Name a score; with ``agreeing``, an answer equal to the gold one always scores 1."""
 
     name: ScoreName
-    f1_kind: F1Kind = "hotpotqa"
+    kind: F1Kind | Literal["mlqa"] = "hotpotqa"
     agreeing: bool = False
     of_rounds = True
 
@@ -271,7 +281,7 @@ MeasuredColumn = ScoreColumn | RetrievalColumn | SignalColumn | WorkColumn
 def column_name(key: MeasuredColumn) -> str:
     """Return the name of a column kept beside the record; empty if it is not kept."""
     if isinstance(key, ScoreColumn):
-        of = f"-{key.f1_kind}" * (key.name == "f1") + "-agreeing" * key.agreeing
+        of = f"-{key.kind}" * (key.name == "f1" or key.kind == "mlqa") + "-agreeing" * key.agreeing
         return f"score-{key.name}{of}"
     if isinstance(key, SignalColumn):
         usual = SIGNALS.get(key.spec.name) == key.spec
@@ -289,10 +299,10 @@ def measured_columns(traces: TraceSet, keys: Sequence[MeasuredColumn]) -> list[A
         columns[RetrievalColumn("precision")] = quality.precision
         columns[RetrievalColumn("recall")] = quality.recall
     scores = [key for key in keys if isinstance(key, ScoreColumn)]
-    for f1_kind, agreeing in {(key.f1_kind, key.agreeing) for key in scores}:
-        alike = [key for key in scores if (key.f1_kind, key.agreeing) == (f1_kind, agreeing)]
+    for kind, agreeing in {(key.kind, key.agreeing) for key in scores}:
+        alike = [key for key in scores if (key.kind, key.agreeing) == (kind, agreeing)]
         names = [key.name for key in alike]
-        columns |= zip(alike, score_rounds(traces, names, f1_kind, agreement=agreeing), strict=True)
+        columns |= zip(alike, score_rounds(traces, names, kind, agreement=agreeing), strict=True)
     for key in keys:
         if isinstance(key, WorkColumn):
             columns[key] = key.work(traces)

@@ -12,12 +12,12 @@ from suffice.monitor.alarms import CoverageMonitor, ExchangeabilityMonitor
 from suffice.monitor.questions import SetReturned
 from suffice.results.as_json import as_json
 from suffice.results.formats import bracket, percent
+from suffice.scoring import answer_form
 from suffice.stats.betting import Monitor
 from suffice.stats.fields import finite, map_fields, whole
 from suffice.stats.intervals import Estimate
-from suffice.stats.p_values import exact_interval
+from suffice.stats.p_values import rate_interval
 
-_INTERVAL = 0.05
 _DECIMALS = 9  # of scores: a policy file may hold other last digits, and ties would be none
 _COUNTS = ("answers", "labelled", "undecided", "misses")
 _MISSING = {
@@ -66,8 +66,11 @@ class Coverage:
         match, held = self._promised.match, returned.held
         if any(match(member.answer, gold) for member in held.answers):
             return True
-        if any(match(sample, gold) for sample in returned.samples):
-            return False if self._promised.shows_all else None
+        right = {answer_form(sample) for sample in returned.samples if match(sample, gold)}
+        if right and self._promised.shows_all:
+            return not right.isdisjoint(answer_form(member.answer) for member in held.answers)
+        if right:
+            return None
         return held.cannot_answer
 
     # --- what was seen ---------------------------------------------------------------------------
@@ -78,8 +81,8 @@ class Coverage:
         if labelled == 0:
             return Estimate(estimate=None)
         covered = labelled - self.counts["misses"]
-        low, _ = exact_interval(covered - self.counts["undecided"], labelled, _INTERVAL)
-        _, high = exact_interval(covered, labelled, _INTERVAL)
+        low, _ = rate_interval(covered - self.counts["undecided"], labelled)
+        _, high = rate_interval(covered, labelled)
         return Estimate(estimate=1.0 - self.counts["misses"] / labelled, low=low, high=high)
 
     @property

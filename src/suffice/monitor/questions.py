@@ -28,7 +28,7 @@ from suffice.policies.rules.policy import coin_sides
 from suffice.results.as_json import as_json
 from suffice.results.formats import about, bracket, percent
 from suffice.results.table import Column, Table, Value
-from suffice.scoring import METRICS, SCORES, AnswerChoice, Metric, ScoreName, exact_match
+from suffice.scoring import METRICS, SCORES, AnswerChoice, Metric, ScoreName
 from suffice.signals.known_signals import resolve
 from suffice.signals.signal_table import SignalTable, answer_votes, signal_columns
 from suffice.stats.betting import AnytimeMean, MeanSequence
@@ -54,10 +54,11 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Returned:
-    """The answer that a stop returns, with its score if the record holds one."""
+    """The answer that a stop returns, with its score if the record holds one, and its question's type."""
 
     answer: str | None = None
     score: float | None = None
+    type: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +148,7 @@ def _asked(policy: StopPolicy, traces: TraceSet, full: int | None) -> Iterator[A
     texts, scores = traces.table.column("answer").to_pylist(), traces.column("score")
     starts = traces.starts.tolist()
     times, gold = _of_last_rounds(traces, "time"), traces.of_questions("gold_answers")
-    propensity = traces.of_questions("propensity")
+    propensity, types = (traces.of_questions(n) for n in ("propensity", "question_type"))
     fell: NDArray[np.bool_] = np.zeros(len(last), bool)
     if traces.has("time"):
         moments = traces.dense(pc.cast(traces.table.column("time"), pa.int64()))
@@ -167,7 +168,7 @@ def _asked(policy: StopPolicy, traces: TraceSet, full: int | None) -> Iterator[A
     def returned(number: int, round_number: int) -> Returned:
         column = int(chosen[number, round_number - 1]) - 1
         score = None if scores is None else known(scores[number, column])
-        return Returned(answer=texts[starts[number] + column], score=score)
+        return Returned(answer=texts[starts[number] + column], score=score, type=types[number])
 
     for number, name in enumerate(traces.question_ids):
         stop, rounds = stops[number], int(last[number])
@@ -363,11 +364,9 @@ class Promised:
             return math.nan if math.isnan(own) else exact[self.score]
         if returned.answer is None or not gold:
             return math.nan
-        if self.metric.agreement and exact_match(returned.answer, gold) == 1.0:
-            return 1.0
         if self.metric.source:
             return judged(self.metric, returned.answer, gold)
-        return SCORES[self.score](returned.answer, gold)
+        return self.metric.of(self.score, returned.answer, gold, returned.type)
 
     def in_words(self, verb: str = " lost") -> str:
         kind = {"signed": "", "drop": " in drops", "wrong-stop": " in wrong stops"}[self.loss]

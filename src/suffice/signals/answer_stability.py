@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import re
-import string
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from suffice.contracts import Absence
-from suffice.scoring import answer_form
+from suffice.scoring import answer_form, published_normalizer
 from suffice.signals.columns.answer_columns import answer_forms, f1_of_pairs, without_articles
 from suffice.signals.columns.arrays import NONE, Codes, Texts
 from suffice.signals.columns.rounds import RoundColumns, added_nothing, by_appearance
@@ -20,15 +18,7 @@ from suffice.stats import series
 from suffice.stats.units import Array, Mask
 from suffice.trace.rounds.records import Round
 
-_ARTICLES = re.compile(r"\b(a|an|the)\b")
-_DELETE_PUNCTUATION = str.maketrans("", "", string.punctuation)
 MAX_COMPARED = 1_000  # letters of an answer that are compared letter by letter
-
-
-def published_normalizer(text: str) -> str:
-    """Normalize as the published code: remove articles before punctuation ("A-ha" becomes "ha")."""
-    text = _ARTICLES.sub(" ", text.lower())
-    return " ".join(text.translate(_DELETE_PUNCTUATION).split())
 
 
 def as_published(texts: pa.Array) -> pa.Array:

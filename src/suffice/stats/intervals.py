@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.stats.p_values import rate_interval
 from suffice.stats.units import Array, Mask, numbered_units, unit_sums
 
 # --- a number and its interval --------------------------------------------------------------------
@@ -49,6 +50,8 @@ def from_draws(value: float, draws: Array) -> Estimate:
             estimate=value, reason=f"no interval: undefined in {lost} of {len(draws)} resamples"
         )
     low, high = np.percentile(defined, [2.5, 97.5])
+    if low == high:
+        return Estimate(estimate=value, reason="no interval: all resamples are alike")
     return Estimate(estimate=value, low=float(low), high=float(high))
 
 
@@ -273,10 +276,9 @@ def resampled_means(values: Array, *, resamples: int = 1000, seed: int = 42) -> 
 def with_rare_weights(draws: Array, values: Array, largest: Array, *, seed: int = 42) -> Array:
     """Widen draws of weighted means where a few questions have great weight.
 
-    If few questions of the sample stand for many, percentiles of resamples are too narrow. With 2 expected to
-    count, of 40 explored, 91 intervals of 100 cover. Every draw gains, to either side, what Gamma(1/2) more
-    such questions would bring: Jeffreys' prior for the rate of a rare event. ``largest`` (n_columns,) is the
-    greatest weight in each column, 0 without weights. Equal columns gain the same.
+    With 2 expected to count, of 40 explored, 91 intervals of 100 cover. Every draw gains to either side what
+    Gamma(1/2) more such questions would bring: Jeffreys' prior for the rate of a rare event. ``largest``
+    (n_columns,) is the greatest weight in each column, 0 without weights. Equal columns gain the same.
     """
     if not largest.any():
         return draws
@@ -291,3 +293,36 @@ def percentile_interval(estimate: float, draws: Array) -> Interval:
     """Return the 2.5 and 97.5 percentiles of the draws around the plain estimate."""
     low, high = np.percentile(draws, [2.5, 97.5])
     return Interval(estimate=estimate, low=float(low), high=float(high))
+
+
+# units, and units that differ from the median, below which resamples are too much alike
+FEW, RARE = 60, 10
+EXACT = f"exact or wider for fewer than {FEW} questions, or {RARE} that differ"
+
+
+def mean_interval(
+    values: Array, draws: Array, least: float | None, *, size: float = math.inf
+) -> Interval:
+    """Return the mean of units (n,) with its 95% interval: by draws of it, or exact where these fail.
+
+    Percentiles of resamples cover a rate of .97 of 20 units in 46 samples of 100. With fewer than :data:`FEW`
+    units, or fewer than :data:`RARE` unlike the median, scores (``least`` 0) have :func:`rate_interval` of
+    their sum, wider than needed if they are no rates. That of differences (``least`` -1) joins those of gains
+    and losses, which exclude each other (Zou 2007). Costs have no bounds (``least`` None). ``size``: how many
+    units of equal weight say as much as weighted ones (Korn and Graubard 1998).
+    """
+    mean, size = float(values.mean()), min(size, len(values))
+    unlike = np.abs(values - np.median(values))  # those that differ, in units of equal weight
+    many = size >= FEW and unlike.sum() ** 2 >= RARE * (unlike**2).sum() > 0.0
+    if many or least is None or math.isnan(mean):
+        return percentile_interval(mean, draws)
+    parts = (np.maximum(values, 0.0), np.maximum(-values, 0.0)) if least else (values, 0.0 * values)
+    up, down = (min(max(float(part.mean()), 0.0), 1.0) for part in parts)
+    (less, more), (fewest, most) = (rate_interval(part * size, size) for part in (up, down))
+    rest = (1.0 - up) * (1.0 - down)
+    together = -min(math.sqrt(up * down / rest), 1.0) if rest else -1.0
+    below, above = (
+        math.sqrt(max(one * one + other * other - 2.0 * together * one * other, 0.0))
+        for one, other in ((up - less, -least * (most - down)), (more - up, down - fewest))
+    )
+    return Interval(estimate=mean, low=up - down - below, high=up - down + above)

@@ -145,7 +145,7 @@ def _signed_p_value(lost: int, gained: int, n: int, limit: float, delta: float) 
     error = _NUISANCE_SHARE * delta
     if limit >= 1.0:
         return error
-    low, high = exact_interval(lost + gained, n, error)
+    low, high = rate_interval(lost + gained, n, error)
     low, high = max(low, limit), min(high, 1.0 - 1e-9)
     if high <= low:  # under H more answers change than the limit
         return error
@@ -234,9 +234,13 @@ def _checked(losses: Array, limits: float | Array) -> Array:
 
 
 # --- exact tails ----------------------------------------------------------------------------------
-def exact_interval(successes: int, trials: int, level: float) -> tuple[float, float]:
-    """Return Clopper and Pearson's interval of a probability with error at most ``level``."""
-    rest = trials - successes
+@lru_cache(maxsize=1 << 14)
+def rate_interval(successes: float, trials: float, level: float = 0.05) -> tuple[float, float]:
+    """Return Clopper and Pearson's interval of a rate with error at most ``level``; (0, 1) for no trial.
+
+    Whole counts: exact.
+    """
+    successes, rest = round(successes, 9), round(trials - successes, 9)
     low = beta_quantile(successes, rest + 1, level / 2) if successes else 0.0
     high = beta_quantile(successes + 1, rest, 1 - level / 2) if rest else 1.0
     return low, high

@@ -45,6 +45,16 @@ def per_unit(values: Array, units: Units) -> Array:
     return np.asarray(mean + unit_sums(values - mean, unit) * (count / len(values)))
 
 
+def equally_many(units: Units, weights: Array | None = None) -> float:
+    """Return how many units of equal weight say as much as these (Kish 1965), by weights of questions (n,).
+
+    >>> equally_many(np.array([1, 2, 3])), round(equally_many(np.array([1, 1, 1, 2])), 3)
+    (3.0, 1.6)
+    """
+    sums = np.bincount(numbered_units(units), weights)
+    return float(sums.sum() ** 2 / max((sums**2).sum(), 1e-300))
+
+
 def unit_sums(values: Array, units: Units) -> Array:
     """Sum the observations (n, ...) of units numbered from 0, (n_units, ...)."""
     order = np.argsort(units, kind="stable")

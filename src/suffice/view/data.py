@@ -42,7 +42,7 @@ from suffice.signals.signal_table import given_signals, specs_for
 from suffice.stats.intervals import (
     Interval,
     Sums,
-    percentile_interval,
+    mean_interval,
     resampled_counts,
     with_rare_weights,
 )
@@ -382,12 +382,14 @@ def _figure(
         return None
     few = len(means) <= SUMS_ABOVE
     draws = _counts(len(means)) @ means / len(means) if few else Sums.of(means).draws()
-    if of_score:
-        reach = np.array([runner.reach(run) for runner, run in replays])
-        draws = with_rare_weights(draws, means, reach)
-    (mean, *less), (own, *others) = means.mean(axis=0).tolist(), draws.T
-    ends = (-1.0 if others else 0.0, 1.0) if of_score else (-np.inf, np.inf)
-    return percentile_interval(mean - sum(less), np.clip(own - sum(others), *ends))
+    less = [1.0, *(-1.0 for _ in replays[1:])]
+    itself = len({run.candidate.name for _, run in replays}) < len(replays)
+    if not of_score or itself:  # a policy differs from itself in no question, whatever was drawn
+        return mean_interval(means @ less, draws @ less, None)
+    reach = np.array([runner.reach(run) for runner, run in replays])
+    draws = with_rare_weights(draws, means, reach) @ less
+    least, size = float(1 - len(replays)), replays[0][0].equally_many(reach.any())
+    return mean_interval(means @ less, np.clip(draws, least, 1.0), least, size=size)
 
 
 @lru_cache(maxsize=2)

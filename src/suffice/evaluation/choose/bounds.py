@@ -300,7 +300,7 @@ def allowed_in_words(terms: Mapping[str, Any]) -> str:
     """Say the losses that the terms of a guarantee allow; empty: unknown."""
     bounds = terms.get("bounds") or [{"of": terms.get("loss"), "at_most": terms.get("max_loss")}]
     metric = str(terms.get("metric"))
-    label = {"f1": "F1", "em": "EM", "acc": "Acc"}.get(metric, "score")
+    label = METRICS[metric].label if metric in METRICS else "score"
     agreement = metric == METRICS["agreement"].key("em")
     known = ((one["of"], one["at_most"]) for one in bounds if one["of"] in get_args(LossName))
     return joined(

@@ -51,8 +51,8 @@ from suffice.policies.rules.policy import Rule
 from suffice.policies.unfitted import FixedPolicy
 from suffice.scoring import AnswerChoice
 from suffice.stats.fields import known
-from suffice.stats.intervals import Interval, percentile_interval, resampled_means
-from suffice.stats.units import per_unit
+from suffice.stats.intervals import Interval, mean_interval, resampled_means
+from suffice.stats.units import equally_many, per_unit
 from suffice.trace.rounds.trace_set import loops_of, unit_keys
 
 _SAMPLE = 32
@@ -185,9 +185,10 @@ def _by_majority(labelled: Measures, settings: ChoiceSettings) -> Interval | Non
     rows, last = np.arange(labelled.traces.n_questions), labelled.traces.last_rounds - 1
     chosen = answer_rounds(labelled, AnswerChoice.parse(MAJORITY), None).returned(scored)
     gains = chosen.compared[rows, last] - scored.compared[rows, last]
-    means = per_unit(gains[scored.labelled], labelled.units[scored.labelled])[:, None]
+    units = labelled.units[scored.labelled]
+    means = per_unit(gains[scored.labelled], units)[:, None]
     draws = resampled_means(means, resamples=settings.resamples, seed=settings.seed)
-    return percentile_interval(float(means.mean()), draws[:, 0])
+    return mean_interval(means[:, 0], draws[:, 0], -1.0, size=equally_many(units))
 
 
 def _promises(measures: Measures, settings: ChoiceSettings) -> list[Promise]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import attempt
-from suffice.evaluation.diagnose.reliability import CalibratorStudy, calibrator_study, wilson
+from suffice.evaluation.diagnose.reliability import CalibratorStudy, calibrator_study
 from suffice.evaluation.diagnose.signal_checks import Rows, separations
 from suffice.evaluation.diagnose.signal_diagnostics import (
     NAME_WIDTH,
@@ -36,11 +36,12 @@ from suffice.stats.auroc import auroc_use
 from suffice.stats.intervals import (
     Estimate,
     from_draws,
-    percentile_interval,
+    mean_interval,
     resampled_counts,
     resampled_means,
     undefined,
 )
+from suffice.stats.p_values import rate_interval
 from suffice.stats.risk_coverage import ResampledAurc, risk_coverage
 from suffice.stats.units import Array, Mask, numbered_units, per_unit
 from suffice.trace.rounds.trace_set import TraceSet
@@ -148,7 +149,7 @@ def _group(
     if count == 0:
         return {"questions": 0, "em": undefined("no such answer"), "f1": None}
     em, independent = at_stop["em"][chosen], len(np.unique(units[chosen]))
-    low, high = wilson(float(em.sum()) * independent / count, independent)
+    low, high = rate_interval(float(em.sum()) * independent / count, independent)
     return {
         "questions": count,
         "em": Estimate(estimate=float(em.mean()), low=low, high=high),
@@ -209,6 +210,7 @@ def breakdown(traces: TraceSet | Measures, result: ReplayResult) -> tuple[dict[s
     codes = {kind: code for code, kind in enumerate(types.distinct.to_pylist())}
     baseline = [policy.name for policy in result.policies].index(result.baseline)
     found: list[dict[str, Any]] = []
+    published = result.cost_model.charge == "published"
     for kind in (*sorted(codes), None):
         rows = types.codes == (NONE if kind is None else codes[kind])
         if not rows.any():
@@ -224,6 +226,7 @@ def breakdown(traces: TraceSet | Measures, result: ReplayResult) -> tuple[dict[s
         )
         policies = []
         for number, policy in enumerate(result.policies):
+            least = None if number == baseline or published else -1.0
             rounds, differs = policy.at_stops.costs["rounds"], _mean(delta[:, number])
             em = per_unit(policy.at_stops.scores["em"][labelled], units[labelled])
             policies.append(
@@ -236,7 +239,7 @@ def breakdown(traces: TraceSet | Measures, result: ReplayResult) -> tuple[dict[s
                     else _mean(per_unit(rounds[rows], units[rows])),
                     "delta_f1": None
                     if draws is None or differs is None
-                    else percentile_interval(differs, draws[:, number]),
+                    else mean_interval(delta[:, number], draws[:, number], least),
                 }
             )
         known = int(labelled.sum())

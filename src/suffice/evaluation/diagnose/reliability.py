@@ -22,6 +22,7 @@ from suffice.results.table import Cell, Column, Described, Table, Value, table_o
 from suffice.results.tabular import Tabular
 from suffice.signals.signal_table import SignalTable
 from suffice.stats.intervals import percentile_interval, resampled_means
+from suffice.stats.p_values import rate_interval
 from suffice.stats.quality import (
     equal_size_edges,
     expected_calibration_error,
@@ -30,8 +31,6 @@ from suffice.stats.quality import (
 )
 from suffice.stats.units import Array, per_unit
 from suffice.trace.rounds.trace_set import TraceSet
-
-_Z = 1.959963984540054  # 97.5% quantile of the standard normal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,28 +54,13 @@ class Reliability:
     undefined: int
 
 
-def wilson(successes: float, count: int) -> tuple[float, float]:
-    """Return the 95% Wilson score interval of a share; (0, 1) for no observation."""
-    if count == 0:
-        return 0.0, 1.0
-    share, z2 = successes / count, _Z * _Z
-    centre = (share + z2 / (2 * count)) / (1 + z2 / count)
-    half = (
-        _Z
-        * float(np.sqrt(share * (1 - share) / count + z2 / (4 * count * count)))
-        / (1 + z2 / count)
-    )
-    # rounding must not push an end past the share itself
-    return max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half))
-
-
 def buckets(predicted: Array, right: Array, *, count: int = 5) -> tuple[ReliabilityBucket, ...]:
     """Return equal-size buckets in order of the predicted value; equal values stay together."""
     order = np.argsort(predicted, kind="stable")
     predicted, right = predicted[order], right[order]
     made = []
     for start, stop in pairwise(equal_size_edges(predicted, count)):
-        low, high = wilson(float(right[start:stop].sum()), stop - start)
+        low, high = rate_interval(float(right[start:stop].sum()), stop - start)
         made.append(
             ReliabilityBucket(
                 predicted=float(predicted[start:stop].mean()),

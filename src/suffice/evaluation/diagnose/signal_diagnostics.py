@@ -167,7 +167,7 @@ def diagnose(traces: TraceSet | Measures, settings: DiagnosisSettings | None = N
         model=None if (model := record.origin.run.get("model")) is None else str(model),
         parts=_parts(measures, names, chosen, settings.tune_split),
         signals=tuple(signals),
-        gains=gains(measures, names, resamples=settings.resamples, seed=settings.seed),
+        gains=gains(measures, names, seed=settings.seed),
         skipped=skipped,
         resamples=settings.resamples,
         seed=settings.seed,

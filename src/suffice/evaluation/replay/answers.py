@@ -24,9 +24,9 @@ from suffice.results.table import Cell, Column, Table, Value
 from suffice.scoring import AnswerChoice, Metric, ScoreName
 from suffice.signals.known_signals import SignalSpec
 from suffice.signals.signal_table import answer_votes, declared
-from suffice.stats.intervals import Interval, percentile_interval, resampled_means
+from suffice.stats.intervals import Interval, mean_interval, resampled_means
 from suffice.stats.series import running_best
-from suffice.stats.units import Array, Mask, per_unit
+from suffice.stats.units import Array, Mask, equally_many, per_unit
 from suffice.trace.rounds.records import POLICY_STOP
 
 
@@ -74,7 +74,8 @@ def answer_sets(
     coverage = None
     if recorded.covered is not None:
         units = measures.units[measures.labelled]
-        coverage = _interval(per_unit(recorded.covered.astype(np.float64), units), draws)
+        covered = per_unit(recorded.covered.astype(np.float64), units)
+        coverage = _interval(covered, draws, 0.0, equally_many(units))
     told = np.array([[one.size, not one.cannot_answer] for one in recorded.sets], np.float64)
     means = per_unit(told.reshape(-1, 2), measures.units)
     return AnswerSetResult(
@@ -89,9 +90,11 @@ def answer_sets(
     )
 
 
-def _interval(values: Array, draws: Resampling) -> Interval:
+def _interval(
+    values: Array, draws: Resampling, least: float | None = None, size: float = np.inf
+) -> Interval:
     means = resampled_means(values[:, None], resamples=draws.resamples, seed=draws.seed)
-    return percentile_interval(float(values.mean()), means[:, 0])
+    return mean_interval(values, means[:, 0], least, size=size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

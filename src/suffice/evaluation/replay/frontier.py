@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice.stats.fields import known
-from suffice.stats.intervals import Interval, percentile_interval
+from suffice.stats.intervals import Interval, mean_interval, percentile_interval
 from suffice.stats.units import Array, Mask
 
 
@@ -24,8 +25,10 @@ class PairedIntervals:
         axis: str,
         means: Array | None,
         draws: Callable[[], Array],
+        units: tuple[Array, Array] | None = None,
         against: bool = True,
     ) -> None:
+        """``units``: scores (n, n_scores), and how many units of equal weight say as much, (n_scores,)."""
         self._names, self._baseline = names, names.index(baseline)
         self._axis, self._against = axis, against
         self.frontier: Frontier | None = None
@@ -39,6 +42,10 @@ class PairedIntervals:
         rows = np.vstack([means, draws()])
         parts = np.split(rows, np.cumsum(sizes)[:-1], axis=1)
         self._scores, self._fixed, *both = parts
+        self._units, self._alone = units, np.eye(len(names) + n_rounds)
+        # a policy that is a fixed budget differs from it in no question, whatever was drawn
+        numbered = {f"fixed-{k + 1}": len(names) + k for k in range(n_rounds)}
+        self._own = [self._alone[numbered.get(name, at)] for at, name in enumerate(names)]
         self._costs = dict(zip(costs, zip(both[::2], both[1::2], strict=True), strict=True))
         self.frontier = Frontier(
             cost_name=axis,
@@ -51,15 +58,17 @@ class PairedIntervals:
         if self.frontier is None:
             return {}
         number = self._names.index(name)
-        own = self._scores[:, number]
-        score, gain = _interval(own), None
+        own, one, gain = self._scores[:, number], self._own[number], None
         if self._against:
             paid, fixed_paid = self._costs[self._axis]
-            gain = _interval(own - interpolate(fixed_paid, self._fixed, paid[:, number]))
+            line = interpolate(fixed_paid, self._fixed, paid[:, number])
+            mix = self._mix(fixed_paid[0], paid[0, number], interpolate)
+            gain = self._interval(own - line, one - mix, anew=True)
+        baseline = self._scores[:, self._baseline]
         return {
-            "interval": score and _within(score, 0.0),
-            "delta": _interval(own - self._scores[:, self._baseline]),
-            "delta_full": _interval(own - self._fixed[:, -1]),
+            "interval": self._interval(own, one),
+            "delta": self._interval(own - baseline, one - self._own[self._baseline]),
+            "delta_full": self._interval(own - self._fixed[:, -1], one - self._alone[-1]),
             "frontier_gain": gain,
             "against_fixed": tuple(self._against_fixed(number)) if adaptive else (),
         }
@@ -77,26 +86,37 @@ class PairedIntervals:
                 continue
             spent = paid[:, number]
             best = best_mix(fixed_paid, fixed, spent)
-            gains, held = own - best.score, own - of_mix(fixed_paid, fixed, spent, best)
-            gain = float(gains[0])
-            yield AgainstFixed(
-                cost=cost,
-                fixed=best.names[0],
-                gain=percentile_interval(gain, gains[1:]),
-                held=percentile_interval(gain, held[1:]),
+            of_best = partial(of_mix, mix=best)
+            less = self._own[number] - self._mix(fixed_paid[0], spent[0], of_best)
+            gain, held = (
+                self._interval(own - of, less, anew=True)
+                for of in (best.score, of_best(fixed_paid, fixed, spent))
             )
+            if gain and held:
+                yield AgainstFixed(cost=cost, fixed=best.names[0], gain=gain, held=held)
 
+    def _mix(self, costs: Array, at: float, line: Callable[[Array, Array, Array], Array]) -> Array:
+        """Return the share of every score in what ``line`` makes of fixed budgets at a cost, (n_scores,)."""
+        alike = np.where(np.isnan(self._fixed[0]), np.nan, np.eye(len(costs)))
+        shares = line(np.tile(costs, (len(costs), 1)), alike, np.full(len(costs), at))
+        return np.append(np.zeros(len(self._names)), np.nan_to_num(shares))
 
-def _interval(values: Array) -> Interval | None:
-    """Return the interval of the mean in the first row by the draws below; ``None``: unknown."""
-    if np.isnan(values[0]):
-        return None
-    return _within(percentile_interval(float(values[0]), values[1:]), -1.0)
+    def _interval(self, values: Array, shares: Array, *, anew: bool = False) -> Interval | None:
+        """Return the interval of the mean in the first row, a sum of ``shares`` (n_scores,) of the scores.
 
-
-def _within(found: Interval, least: float) -> Interval:
-    low, high = np.clip([found.low, found.high], least, 1.0).tolist()
-    return replace(found, low=low, high=high)
+        Where the draws below chose budgets ``anew`` it is no narrower than theirs. ``None``: unknown.
+        """
+        if np.isnan(values[0]):
+            return None
+        used, least = np.flatnonzero(np.abs(shares) > _TIE), -float(shares.sum() < 0.5)
+        found = drawn = percentile_interval(float(values[0]), values[1:])
+        if self._units is not None and len(used):
+            scores, equal = (of[..., used] for of in self._units)
+            found = mean_interval(scores @ shares[used], values[1:], least, size=float(equal.min()))
+        if anew:
+            found = replace(found, low=min(found.low, drawn.low), high=max(found.high, drawn.high))
+        low, high = np.clip([found.low, found.high], least, 1.0).tolist()
+        return Interval(estimate=drawn.estimate, low=low, high=high)
 
 
 _DIGITS = 12  # of a mean: beyond lies the rounding of sums

@@ -17,8 +17,8 @@ from suffice.measures.measures import Measures, Traces
 from suffice.results.table import Column, Described, Kind, Table, table_of
 from suffice.results.tabular import Tabular
 from suffice.scoring import F1Kind, Metric
-from suffice.stats.intervals import Interval, percentile_interval, resampled_means
-from suffice.stats.units import Array, per_unit
+from suffice.stats.intervals import EXACT, Interval, mean_interval, resampled_means
+from suffice.stats.units import Array, equally_many, per_unit
 from suffice.trace.rounds.trace_set import is_veiled
 
 _COSTS = ("rounds", "llm_calls", *TOKENS, "completion_tokens", "retrievals", "seconds", "usd")
@@ -69,7 +69,7 @@ class LoopComparison(Tabular):
         notes = [
             f"First: {first}. Second: {second}. {counted(self.questions, 'question')} of both, each loop at "
             f"its last recorded round. {label} in percent, costs as run, means per question. "
-            "Brackets are 95% intervals of paired resamples.",
+            f"Brackets are 95% intervals of paired resamples, {EXACT}.",
             *alone,
             f"The runs differ in: {'; '.join(run)}."
             if run
@@ -122,15 +122,15 @@ def compare_loops(
     columns = per_unit(np.stack([value for pair in held.values() for value in pair], axis=1), units)
     means = columns.mean(axis=0)
     draws = resampled_means(columns, resamples=asked.resamples, seed=asked.seed)
+    changes, drawn = (of[:, 1::2] - of[:, ::2] for of in (columns, draws))
+    size = equally_many(units)
     quantities = [
         Quantity(
             name=name,
             label=one.metric.label if name == "score" else COSTS[name].label,
             first=float(means[2 * at]),
             second=float(means[2 * at + 1]),
-            difference=percentile_interval(
-                float(means[2 * at + 1] - means[2 * at]), draws[:, 2 * at + 1] - draws[:, 2 * at]
-            ),
+            difference=mean_interval(changes[:, at], drawn[:, at], None if at else -1.0, size=size),
         )
         for at, name in enumerate(held)
     ]

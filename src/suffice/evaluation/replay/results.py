@@ -25,7 +25,7 @@ from suffice.results.plots import Plot
 from suffice.results.table import Cell, Column, Described, Table, Value, table_of
 from suffice.results.tabular import Tabular
 from suffice.scoring import METRICS, F1Kind, Metric, ScoreName
-from suffice.stats.intervals import Interval, draws_in_words
+from suffice.stats.intervals import EXACT, Interval, draws_in_words
 from suffice.stats.units import Array
 
 _ELSEWHERE = {"json": None}  # the document holds these in another form, or not at all
@@ -351,11 +351,12 @@ class ReplayResult(Tabular):
         kept = "" if self.metric.agreement else f", {label} kept (of the full budget's {label})"
         which = self.metric.which_f1(self.f1_kind)
         f1 = head("f1") if which is None else f"{head('f1')} ({which})"
+        published = self.cost_model.charge == "published"
         return first, (
             f"{head('em')}, {f1}, {head('acc')}{kept} and differences are in percent; rounds, {spent} are "
             f"means per question. delta {label} is against {baseline}; gain over fixed-k is at equal "
             f"{self.cost.label}. Brackets are 95% intervals of {self.resamples} {self.draws} of the "
-            f"questions (seed {self.seed})."
+            f"questions (seed {self.seed}){'' if published else f', {EXACT}'}."
         )
 
     def _legend(self) -> Iterator[str]:

@@ -50,7 +50,7 @@ from suffice.scoring import AnswerChoice
 from suffice.stats.auroc import auroc
 from suffice.stats.fields import known
 from suffice.stats.intervals import Sums, from_sums, resampled_means, with_rare_weights
-from suffice.stats.units import Array, per_unit
+from suffice.stats.units import Array, equally_many, per_unit
 from suffice.trace.rounds.trace_set import TraceSet
 
 
@@ -172,6 +172,11 @@ class Runner:
         """Return the greatest weight of a question in a run's scores; 0: none represents others."""
         past = run.read.past
         return self.seen.reach if past is not None and (past.weights != 1.0).any() else 0.0
+
+    def equally_many(self, weighted: object) -> float:
+        """Return how many questions of equal weight say as much of a score as the labeled ones."""
+        seen, some = self.seen.of(self.returned), self.returned.labelled
+        return equally_many(self.reader.units[some], seen.weight[some] if weighted else None)
 
     def unscored(self, run: Run) -> int:
         unknown = np.isnan(run.read.scores[self.scored.metric.score]) & self.scored.labelled
@@ -299,13 +304,14 @@ def _intervals(
         drawn = partial(sums.draws, resamples=settings.resamples, seed=settings.seed)
         return compared(means=sums.mean, draws=drawn)
     values = per_unit(columns(slice(None)), units)
+    weighted = np.arange(1, seen.budget + 1) > seen.until[seen.weight != 1.0].min(
+        initial=seen.budget
+    )
+    largest = np.array([*map(runner.reach, runs), *(weighted * seen.reach)])
+    equal = np.array([runner.equally_many(one > 0.0) for one in largest])
 
     def draws() -> Array:
         drawn = resampled_means(values, resamples=settings.resamples, seed=settings.seed)
-        weighted = np.arange(1, seen.budget + 1) > seen.until[seen.weight != 1.0].min(
-            initial=seen.budget
-        )
-        largest = np.array([*map(runner.reach, runs), *(weighted * seen.reach)])
         if not largest.any():
             return drawn
         scores, others = np.split(drawn, [n_scores], axis=1)
@@ -313,11 +319,13 @@ def _intervals(
         return np.hstack([wider, others])
 
     rounds = np.arange(1, of_fixed.shape[1] + 1)
-    past = (rounds > np.minimum(seen.until, seen.last)[:, None]) & (seen.cut & labelled)[:, None]
+    published = settings.cost_model.charge == "published"  # as the papers have them
+    cut = (rounds > np.minimum(seen.until, seen.last)[:, None]) & (seen.cut & labelled)[:, None]
     return compared(
         means=values.mean(axis=0) if labelled.any() else None,
         draws=draws,
-        against=not np.isnan(of_fixed[past]).any(),
+        units=None if published else (values[:, :n_scores], equal),
+        against=not np.isnan(of_fixed[cut]).any(),
     )
 
 

@@ -18,6 +18,7 @@ from suffice.policies.micp.relevance_filter import retention, scored_by
 from suffice.policies.micp.stage2 import Sampled, evaluate_stops
 from suffice.scoring import Match
 from suffice.signals.columns.answer_columns import ScoredAnswers
+from suffice.signals.columns.arrays import Texts
 from suffice.signals.columns.rounds import RoundColumns, blocks, only_columns
 from suffice.signals.samples import (
     Clustering,
@@ -82,7 +83,8 @@ class _RightShares:
         clusters = cluster_of_samples(rounds, self.by)
         said = np.flatnonzero(forms.codes != forms.code_of(""))
         rows = samples.rows[said]
-        scored = ScoredAnswers(forms.take(said), gold_answers(early), rounds.question[rows])
+        drawn = Texts.of(samples.values).take(said)
+        scored = ScoredAnswers(drawn, gold_answers(early), rounds.question[rows])
         least = self.match.f1
         right = scored.score("em") == 1.0 if least is None else scored.score("f1") >= least
         chosen, first = np.unique(clusters[said[right]], return_index=True)

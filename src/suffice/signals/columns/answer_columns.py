@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.scoring import SPECIAL, F1Kind, ScoreName, answer_form, normalize_answer
+from suffice.scoring import SPECIAL, F1Kind, ScoreName, answer_form, mlqa_form, normalize_answer
 from suffice.signals.columns.arrays import NONE, Ragged, Texts, by_text, ranges
 from suffice.stats.units import Array, Mask
 
@@ -24,6 +24,10 @@ EUROPEAN = (
     r"\x{200b}-\x{2027}\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{206f}]*$"
 )
 _BESIDE = r"[^\t\n -~](?:a|an|the)|(?:a|an|the)[^\t\n -~]"
+_TELLING = (  # where :func:`answer_form` may differ from the normal form
+    r"[^\t\n\f\r -~]|[+#]|[[:punct:]][0-9]|[-<>]\s+[0-9]|[A-Za-z]-(?:\s|$)|(?:^|[^0-9])0[0-9]"
+    r"|[0-9][[:punct:]]*[Ee]"
+)
 _FEW = 16  # texts, as of a loop under way, that are sooner formed one by one
 
 
@@ -124,12 +128,13 @@ def normal_forms(texts: pa.Array) -> pa.Array:
 
 def answer_forms(texts: pa.Array) -> pa.Array:
     """Apply :func:`suffice.scoring.answer_form` to every text, for :meth:`Texts.mapped`."""
-    forms = normal_forms(texts)
-    nothing = pc.equal(forms, "")
-    if not pc.any(nothing).as_py():
-        return forms
-    left = by_text(answer_form.__wrapped__)(texts.filter(nothing))
-    return pc.replace_with_mask(forms, nothing, left.cast(forms.type))
+    if len(texts) <= _FEW:
+        return by_text(answer_form.__wrapped__)(texts).cast(texts.type)
+    forms = normal_forms(pc.if_else(pc.match_substring_regex(texts, _TELLING), "", texts))
+    return instead(forms, pc.equal(forms, ""), texts, answer_form.__wrapped__)  # "A", too
+
+
+_FORMS = {"agreement": answer_forms, "mlqa": by_text(mlqa_form)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,11 +165,14 @@ class ScoredAnswers:
     """Score answers against the gold answers of their questions, (n,); the best gold answer counts.
 
     A score is NaN where the answer is null or its question has no gold answer. Scores equal those of
-    :mod:`suffice.scoring` bit for bit. Each distinct text and each distinct pair is worked on once.
+    :mod:`suffice.scoring` bit for bit, ``by`` the official scripts, ``mlqa`` or ``agreement``.
+    Each distinct text and each distinct pair is worked on once.
     """
 
-    def __init__(self, answers: Texts, gold: GoldAnswers, question: NDArray[np.int64]) -> None:
-        self._n = len(answers)
+    def __init__(
+        self, answers: Texts, gold: GoldAnswers, question: NDArray[np.int64], by: str = ""
+    ) -> None:
+        self._n, self._by = len(answers), by
         self._rows = np.flatnonzero((answers.codes != NONE) & gold.labelled[question])
         code, asked = answers.codes[self._rows], question[self._rows]
         # an answer is often that of the round before
@@ -178,7 +186,7 @@ class ScoredAnswers:
         answer, golden = np.repeat(code, counts), gold.texts.codes[ranges(begin, end)]
         golden = golden + len(answers.distinct)
         both = [answers.distinct, gold.texts.distinct.cast(answers.distinct.type)]
-        self._forms = normal_forms(pa.concat_arrays(both))
+        self._forms = _FORMS.get(by, normal_forms)(pa.concat_arrays(both))
         coded = Texts.of(self._forms).codes
         self._same: Mask = coded[answer] == coded[golden]
         rows = np.flatnonzero(~self._same)
@@ -209,7 +217,7 @@ class ScoredAnswers:
             special = pc.is_in(self._forms, pa.array(sorted(SPECIAL), self._forms.type))
             of_forms = special.to_numpy(zero_copy_only=False)
             of_others = np.where(of_forms[self._answer] | of_forms[self._gold], 0.0, of_others)
-        scores = self._said.astype(np.float64)
+        scores = (self._same if self._by == "agreement" else self._said).astype(np.float64)
         scores[~self._same] = of_others[self._other]
         return scores
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffice.evaluation.diagnose.reliability import buckets, reliability, wilson
+from suffice.evaluation.diagnose.reliability import buckets, reliability
 from suffice.evaluation.diagnose.signal_checks import Rows, figures_of, separations
 from suffice.evaluation.diagnose.signal_diagnostics import calibrated_margins
 from suffice.measures.measures import Measures
@@ -17,16 +17,18 @@ from suffice.policies.fitting import fit_calibrator, fit_data, out_of_fold
 from suffice.policies.rules.policy import Rule
 from suffice.signals.signal_table import signal_table
 from suffice.stats.maps import IsotonicMap, PerRoundCalibrator
+from suffice.stats.p_values import rate_interval
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.trace_set import TraceSet
 
 
-def test_wilson_against_scipy_and_at_the_ends() -> None:
+def test_intervals_of_rates_against_scipy_and_at_the_ends() -> None:
     stats = pytest.importorskip("scipy.stats")
     for successes, count in [(0, 1), (0, 7), (3, 7), (7, 7), (50, 200), (1, 1)]:
-        expected = stats.binomtest(successes, count).proportion_ci(0.95, method="wilson")
-        assert wilson(successes, count) == pytest.approx((expected.low, expected.high), abs=1e-12)
-    assert wilson(0, 0) == (0.0, 1.0)
+        expected = stats.binomtest(successes, count).proportion_ci(0.95, method="exact")
+        found = rate_interval(successes, count)
+        assert found == pytest.approx((expected.low, expected.high), abs=1e-9)
+    assert rate_interval(0, 0) == (0.0, 1.0)
 
 
 @given(
@@ -46,7 +48,7 @@ def test_buckets_partition_and_never_split_ties(values: list[float], count: int)
         own = order[start : start + each.count]
         assert each.predicted == pytest.approx(predicted[own].mean())
         assert each.right == pytest.approx(right[own].mean())
-        assert (each.low, each.high) == pytest.approx(wilson(right[own].sum(), each.count))
+        assert (each.low, each.high) == pytest.approx(rate_interval(right[own].sum(), each.count))
         assert predicted[own].min() > previous
         previous = predicted[own].max()
         start += each.count

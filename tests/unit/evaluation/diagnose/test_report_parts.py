@@ -165,7 +165,12 @@ def test_each_type_is_a_replay_of_its_own() -> None:
             difference = f1 - base_f1
             assert part["delta_f1"].estimate == pytest.approx(difference.mean())
             slow = np.percentile([difference[row].mean() for row in drawn], [2.5, 97.5])
-            assert (part["delta_f1"].low, part["delta_f1"].high) == pytest.approx(tuple(slow))
+            found_ends = (part["delta_f1"].low, part["delta_f1"].high)
+            if policy is base:
+                assert found_ends == (0.0, 0.0)
+            else:  # of fewer than 60 questions: the exact interval, which is wider
+                assert found_ends[0] < slow[0]
+                assert found_ends[1] > slow[1]
     # the types add up to the whole
     for number, policy in enumerate(found.result.policies):
         total = sum((each["policies"][number]["em"] or 0.0) * each["labelled"] for each in by_type)

@@ -11,11 +11,11 @@ from tests.maps import at
 
 from suffice.errors import UsageError
 from suffice.evaluation.diagnose.diagnosis import selective, selective_prediction
-from suffice.evaluation.diagnose.reliability import wilson
 from suffice.evaluation.replay.compare import Comparison, compare
 from suffice.evaluation.settings import ComparisonSettings, DiagnosisSettings
 from suffice.results.as_json import as_json
 from suffice.stats.auroc import auroc
+from suffice.stats.p_values import rate_interval
 from suffice.testing.traces import make_record, to_trace_set
 
 RULE = "answer_stable and calibrated(answer_token_margin) > 0.2"
@@ -60,7 +60,7 @@ def test_groups_by_hand() -> None:
         1,
     )
     assert found["above"]["em"].estimate == pytest.approx(2 / 3)
-    assert (found["above"]["em"].low, found["above"]["em"].high) == wilson(2, 3)
+    assert (found["above"]["em"].low, found["above"]["em"].high) == rate_interval(2, 3)
     assert found["below"]["em"].estimate == 0.5
     # the tie of right and wrong counts half: pairs (.9, .7) (.9, .2) (.7, .7) (.7, .2)
     assert found["auroc"].estimate == pytest.approx(3.5 / 4)

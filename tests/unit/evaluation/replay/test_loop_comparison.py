@@ -13,7 +13,7 @@ from tests.commands import run, run_json
 from suffice.errors import UsageError
 from suffice.evaluation.replay.loop_comparison import LoopComparison, compare_loops
 from suffice.evaluation.settings import ScoredSettings
-from suffice.testing.traces import to_trace_set
+from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Round, Usage
 from suffice.trace.rounds.trace_set import TraceSet, TraceSetOrigin
 
@@ -103,3 +103,33 @@ def test_the_command(tmp_path: Path) -> None:
     assert document["score"]["difference"]["estimate"] == 0.25
     assert run("compare-loops", first, second).returncode == 0
     assert run("compare-loops", first).returncode == 2
+
+
+def test_forty_questions_without_a_change_leave_an_interval(tmp_path: Path) -> None:
+    """Nothing changed in any of 40, so up to 8.8 points may: everywhere, and not if a paper is reproduced."""
+    records = [
+        make_record(f"q{n:02}", ["x", "x"], gold=["x" if n < 36 else "y"]) for n in range(40)
+    ]
+    first = written_traces(tmp_path / "first", records)
+    exact = pytest.approx(1.0 - 0.025 ** (1 / 40))
+    compared_loops = run_json("compare-loops", first, first, "--metric", "em")
+    assert compared_loops["score"]["difference"]["high"] == exact
+    command = (
+        "replay",
+        first,
+        "--policy",
+        "fixed-1",
+        "--policy",
+        "fixed-2",
+        "--baseline",
+        "fixed-2",
+    )
+    one, full = run_json(*command, "--metric", "em")["policies"]
+    assert (one["delta_em"]["estimate"], one["delta_em"]["high"]) == (0.0, exact)
+    assert (one["delta_full"]["high"], one["em_interval"]["low"]) == (
+        exact,
+        pytest.approx(0.763, abs=1e-3),
+    )
+    assert full["delta_full"]["high"] == 0.0  # the full budget is itself
+    published, _ = run_json(*command, "--metric", "em", "--charge", "published")["policies"]
+    assert published["delta_em"]["high"] == 0.0

@@ -278,8 +278,12 @@ def check_intervals(result: ReplayResult, built: Any, records: list[QuestionReco
 
 def test_the_gain_over_the_best_fixed_budget_draw_by_draw() -> None:
     """In every resample the budgets, and mixes of two, that cost what the policy costs there compete anew."""
-    finished = (["x", "x", "x"], ["y", "x", "x"], ["y", "y", "x"], ["x", "x", "y"], ["y", "y", "y"])
-    records = [make_record(f"q{n}", list(texts), gold=["x"]) for n, texts in enumerate(finished)]
+    five = (["x", "x", "x"], ["y", "x", "x"], ["y", "y", "x"], ["x", "x", "y"], ["y", "y", "y"])
+    finished = five * 12
+    exact = 1.0 - 0.025 ** (
+        1 / 60
+    )  # no question differs from the mix, so the draws alone are too narrow
+    records = [make_record(f"q{n:02}", list(t), gold=["x"]) for n, t in enumerate(finished)]
     traces = to_trace_set(records)
     _, result = run(traces, ("fixed-1",), ("answer_stable",))
     (against,) = result.policies[1].against_fixed
@@ -291,7 +295,7 @@ def test_the_gain_over_the_best_fixed_budget_draw_by_draw() -> None:
     own = result.policies[1].costs["evaluated_tokens"]
     assert own == np.mean([sum((100, 120, 140)[:stop]) for stop in stops])
     paid = np.array([sum((100, 120, 140)[:stop]) for stop in stops])
-    f1 = right[np.arange(5), stops - 1]
+    f1 = right[np.arange(60), stops - 1]
 
     def gain(drawn: Any) -> float:
         spent, scores = paid[drawn].mean(), right[drawn].mean(axis=0)
@@ -303,10 +307,11 @@ def test_the_gain_over_the_best_fixed_budget_draw_by_draw() -> None:
                     reached.append(scores[low] + share * (scores[high] - scores[low]))
         return float(f1[drawn].mean() - max(reached))
 
-    draws = np.random.default_rng(42).integers(0, 5, size=(1000, 5))
-    assert against.gain.estimate == pytest.approx(gain(np.arange(5)))
+    draws = np.random.default_rng(42).integers(0, 60, size=(1000, 60))
+    assert against.gain.estimate == pytest.approx(gain(np.arange(60)))
     ends = np.percentile([gain(drawn) for drawn in draws], [2.5, 97.5])
-    assert (against.gain.low, against.gain.high) == pytest.approx(tuple(ends), abs=1e-9)
+    found = (against.gain.low, against.gain.high)
+    assert found == pytest.approx((min(ends[0], -exact), max(ends[1], exact)), abs=1e-9)
 
     mixed = [int(k) - 1 for k in against.fixed.removeprefix("fixed-").split("/")]
     low, high = mixed[0], mixed[-1]
@@ -320,7 +325,8 @@ def test_the_gain_over_the_best_fixed_budget_draw_by_draw() -> None:
 
     assert against.held.estimate == against.gain.estimate
     ends = np.percentile([held(drawn) for drawn in draws], [2.5, 97.5])
-    assert (against.held.low, against.held.high) == pytest.approx(tuple(ends), abs=1e-9)
+    found = (against.held.low, against.held.high)
+    assert found == pytest.approx((min(ends[0], -exact), max(ends[1], exact)), abs=1e-9)
 
 
 def test_cost_is_read_in_rounds_where_calls_are_unknown() -> None:
