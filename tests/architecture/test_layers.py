@@ -195,7 +195,7 @@ def test_optional_packages_come_through_require() -> None:
         if not each.typing_only
         and each.names
         and _foreign(each)
-        and each.package not in ("numpy", "pyarrow", "cyclopts", "rich")
+        and each.package not in ("numpy", "pyarrow", "scipy", "cyclopts", "rich")
         and not (part(file) in ("serve", "view") and each.package in WEB)
     ]
     assert wrong == []

@@ -131,7 +131,9 @@ def write_records(folder: Path) -> None:
     for name in ("old.parquet", "new.parquet"):
         shutil.copy(EXAMPLE, folder / name)
     ids = traces.question_ids
-    (folder / "labels.csv").write_text("question_id,score\n" + "".join(f"{n},1\n" for n in ids))
+    for name, column, cell in (("labels", "score", "1"), ("languages", "question_type", "de")):
+        rows = "".join(f"{one},{cell}\n" for one in ids)
+        (folder / f"{name}.csv").write_text(f"question_id,{column}\n{rows}")
 
 
 def write_questions(folder: Path) -> None:
