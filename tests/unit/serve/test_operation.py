@@ -136,7 +136,7 @@ def _no_room(*_: object, **__: object) -> None:
 )
 def test_a_body_that_is_none_is_refused(body: bytes) -> None:
     with served(ServeSettings()) as (client, _):
-        for path in ("/v1/chat/completions", "/v1/responses", "/v1/decisions", "/v1/loops"):
+        for path in ("/v1/chat/completions", "/v1/decisions", "/v1/loops"):
             reply = client.post(path, content=body)
             assert reply.status_code in (400, 413), path
             assert reply.json()["error"]["message"]
