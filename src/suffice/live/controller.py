@@ -7,17 +7,15 @@ from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from suffice.contracts import Decision, StopPolicy
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.live.loop import Loop
-from suffice.live.watching import Watching, hash_of
-from suffice.policies.policy_file import PolicyFile, check_version, pack_policy, unpack_policy
-from suffice.stats.fields import Fields
-from suffice.trace.rounds.records import LoopView, Question, Round, as_document, round_of_document
+from suffice.live.watching import Watching
+from suffice.policies.policy_file import PolicyFile
+from suffice.trace.rounds.records import LoopView, Question, Round
 
-CHECKPOINT_VERSION = 1
 _ONE_EACH = "a controller follows one question at a time, so give each its own: controller.copy()"
 
 
@@ -150,66 +148,6 @@ class Controller:
             return self._loop.follow(finished)
         finally:
             self._busy = False
-
-    def to_dict(self, *, policy: bool = True) -> dict[str, Any]:
-        """Return the running question as strict JSON, for a checkpoint or a framework's state.
-
-        ``policy=False`` leaves the policy out; then give it to :meth:`from_dict`.
-
-        Raises
-        ------
-        UsageError
-            For a policy without a file format, unless it is left out.
-        """
-        loop = self._loop
-        return {
-            "suffice_controller": CHECKPOINT_VERSION,
-            "policy": pack_policy(self.policy) if policy else None,
-            "policy_hash": hash_of(self.policy),
-            "max_rounds": self.max_rounds,
-            "question": loop.question,
-            "question_id": loop.question_id,
-            "rounds": [as_document(finished) for finished in loop.rounds],
-        }
-
-    @classmethod
-    def from_dict(
-        cls, document: Mapping[str, Any], *, policy: StopPolicy | None = None
-    ) -> Controller:
-        """Restore a controller from a document of :meth:`to_dict`; it goes on where that one was.
-
-        ``policy`` replaces the document's own, so that it need not be built again.
-
-        Raises
-        ------
-        DataError
-            For a document of another kind or a newer version, naming the field.
-        UsageError
-            If neither the document nor the caller gives a policy, or if the two differ.
-        """
-        if not isinstance(document, Mapping):
-            raise DataError(f"a checkpoint is an object, found {document!r:.60}")
-        fields = Fields(document)
-        check_version(document, "suffice_controller", CHECKPOINT_VERSION)
-        fields.need("question", "question_id", "rounds")
-        if policy is None:
-            if document.get("policy") is None:
-                raise UsageError(
-                    "this checkpoint holds no policy; give it: Controller.from_dict(document, policy=...)"
-                )
-            policy = unpack_policy(fields.of("policy", dict))
-        elif document.get("policy_hash") not in (None, hash_of(policy)):
-            raise UsageError(
-                f"this checkpoint has the policy {document['policy_hash']}, and the policy given is "
-                f"{hash_of(policy)}; give the same policy, or begin the question again"
-            )
-        controller = cls(policy, max_rounds=fields.of("max_rounds", int))
-        controller._loop = loop = controller._fresh(
-            fields.of("question", str), fields.of("question_id", str)
-        )
-        if rounds := tuple(map(round_of_document, fields.of("rounds", list))):
-            loop.follow_all(rounds)  # signals and the last decision follow from the rounds
-        return controller
 
 
 def _short(question: str) -> str:
