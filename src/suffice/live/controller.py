@@ -4,39 +4,21 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 from suffice.contracts import Decision, StopPolicy
-from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.errors import DataError, SufficeWarning
 from suffice.live.loop import Loop
 from suffice.live.watching import Watching
 from suffice.policies.policy_file import PolicyFile
 from suffice.trace.rounds.records import LoopView, Question, Round
 
-_ONE_EACH = "a controller follows one question at a time, so give each its own: controller.copy()"
-
-
-@dataclass(slots=True, eq=False)
-class _Start:
-    """The thread's or task's mark on the question that it began; ``cut``: another one began the next."""
-
-    controller: object
-    question: str
-    cut: bool = False
-
-
-_LAST_START: ContextVar[_Start | None] = ContextVar("suffice_last_start", default=None)
-"""The last start of this thread or asyncio task, or of its parent."""
-
 
 class Controller:
     """A controller of one loop at a time: it says when the loop has seen enough.
 
-    Questions in parallel threads or asyncio tasks need a :meth:`copy` each: a controller refuses two
-    questions at once rather than mixing them.
+    Questions in parallel threads or asyncio tasks need a :meth:`copy` each, or their rounds mix.
 
     Parameters
     ----------
@@ -63,9 +45,6 @@ class Controller:
 
     def _of(self, watching: Watching) -> None:
         self._watching = watching
-        self._begun: _Start | None = None
-        self._busy = False
-        self._mark = object()
         self._loop = self._fresh("", "")
 
     @classmethod
@@ -94,11 +73,7 @@ class Controller:
 
         A policy with random draws takes them from ``question_id`` (default: the question's text).
         """
-        if self._begun is not None and _LAST_START.get() is not self._begun:
-            self._begun.cut = True
         self._loop = self._fresh(question, question if question_id is None else question_id)
-        self._begun = _Start(self._mark, question)
-        _LAST_START.set(self._begun)
         return self
 
     def _fresh(self, question: str, question_id: str) -> Loop:
@@ -121,8 +96,6 @@ class Controller:
 
         Raises
         ------
-        UsageError
-            If another thread or task began a question meanwhile: each needs a :meth:`copy`.
         DataError
             If ``finished`` is no :class:`Round`.
         """
@@ -131,33 +104,16 @@ class Controller:
                 f"observe() takes a suffice.Round, found {type(finished).__name__}; "
                 "write suffice.Round(answer=...)"
             )
-        held = _LAST_START.get()
-        if held is not None and held.controller is self._mark and held.cut:
-            raise UsageError(
-                f"this round belongs to the question {_short(held.question)}, and another thread or task "
-                f"began {_short(self._loop.question)} on the same controller since; {_ONE_EACH}"
-                ".start(question)"
-            )
-        if self._busy:
-            raise UsageError(f"two threads are in observe() at once; {_ONE_EACH}")
         told = self._loop.told
         if told is not None and told.stop:
             return _again(told, self._loop.view, finished)
-        self._busy = True
-        try:
-            return self._loop.follow(finished)
-        finally:
-            self._busy = False
-
-
-def _short(question: str) -> str:
-    return repr(question if len(question) <= 60 else f"{question[:57]}...")
+        return self._loop.follow(finished)
 
 
 def _again(decision: Decision, loop: LoopView, finished: Round) -> Decision:
     if finished != loop.current:  # the same round once more is a step that a framework repeats
         warnings.warn(
-            f"the loop of {_short(loop.question)} was told to stop after round {len(loop.rounds)} and went "
+            f"the loop of {loop.question!r:.60} was told to stop after round {len(loop.rounds)} and went "
             "on; it gets the same decision again, and the round does not count. End the loop when .stop is "
             "true, and begin the next question with controller.start(question)",
             SufficeWarning,

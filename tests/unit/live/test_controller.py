@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextvars
 import math
-import threading
-import warnings
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from suffice.contracts import Decision
-from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.errors import DataError, SufficeWarning
 from suffice.live.controller import Controller
 from suffice.live.requirements import choose_policy
 from suffice.policies.policy_file import save_policy
@@ -214,43 +210,3 @@ def test_copies_run_side_by_side() -> None:
         [True, True],
     ]
     assert shared.rounds == ()
-
-
-@pytest.mark.parametrize("kept", [True, False])
-def test_one_question_may_go_from_thread_to_thread(kept: bool) -> None:
-    """As frameworks run the steps of a graph: with the caller's context, or without."""
-    controller = Controller(STABLE, max_rounds=3)
-
-    def step(answer: str) -> Decision:
-        return controller.observe(Round(answer=answer))
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for question, answers in ANSWERS.items():
-            controller.start(question)
-            for answer in answers:
-                with ThreadPoolExecutor(1) as pool:
-                    context = contextvars.copy_context() if kept else contextvars.Context()
-                    decision = pool.submit(context.run, step, answer).result()
-            assert decision.stop
-
-
-def test_threads_that_share_one_are_refused_and_never_mixed() -> None:
-    shared, begun = Controller(STABLE, max_rounds=3), threading.Barrier(len(ANSWERS))
-
-    def work(question: str) -> list[str] | UsageError:
-        controller = shared.start(question)
-        begun.wait()
-        try:
-            for answer in ANSWERS[question]:
-                controller.observe(Round(answer=answer))
-        except UsageError as error:
-            return error
-        return [finished.answer_text for finished in controller.rounds]
-
-    with ThreadPoolExecutor(len(ANSWERS)) as pool:
-        ended = dict(zip(ANSWERS, pool.map(work, ANSWERS), strict=True))
-    (error,) = [outcome for outcome in ended.values() if isinstance(outcome, UsageError)]
-    assert "controller.copy()" in str(error)
-    (question,) = [name for name, outcome in ended.items() if outcome is not error]
-    assert ended[question] == list(ANSWERS[question])  # the one that began last goes on
