@@ -155,17 +155,6 @@ def sections(
         )
         for source in sources
     ]
-    sections += [
-        (
-            f"Other costs: {source}",
-            [
-                f"suffice replay {source} {PAPER} "
-                f"{_policies(('tasr-corrected', 'fixed-2', 'fixed-5'))} --cost {cost}"
-            ],
-        )
-        for source in sources
-        for cost in ("joules",)
-    ]
     return sections
 
 

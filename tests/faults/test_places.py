@@ -153,7 +153,7 @@ READ = {
     "suffice.toml": ("check IT", "check IT --update"),
     "serve.toml": ("serve --config IT --check",),
     "tokens": (
-        *("serve --tokens IT --policy fixed-1 --check", "serve --tokens IT --new-token ann"),
+        "serve --tokens IT --policy fixed-1 --check",
         "serve --tokens IT --policy fixed-1 --host 0.0.0.0",
     ),
     "phrases.txt": ("replay WHOLE --policy fixed-1 --abstention IT",),

@@ -139,9 +139,7 @@ def make_given(folder: Path) -> Path:
     return folder
 
 
-_TIMES = re.compile(
-    r"latency|seconds|_s$|time|date|written|version|created|hash|energy|joules|folder|^loaded$"
-)
+_TIMES = re.compile(r"latency|seconds|_s$|time|date|written|version|created|hash|folder|^loaded$")
 _NO_RESULT = re.compile(r"\..*lock|.*-wal|.*-shm|record(-\d+of\d+)?\.db|traces\.db")
 _EXPORTED = re.compile(r"store-\w+-\d+(?=\.parquet)")
 

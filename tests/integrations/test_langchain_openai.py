@@ -48,13 +48,3 @@ def test_chat_completions(url: str, loop: asyncio.AbstractEventLoop) -> None:
     assert loop.run_until_complete(asked(llm)) == ("Skien, Norway", "Skien, Norway")
     limited = llm.bind(extra_headers={"X-Suffice-Max-Rounds": "1"}).invoke(QUESTION)
     assert limited.content == "Skien, Norway"
-
-
-def test_responses(url: str, loop: asyncio.AbstractEventLoop) -> None:
-    llm = openai.ChatOpenAI(
-        base_url=url, api_key="none", model="suffice/stable", use_responses_api=True
-    )
-    reply = llm.invoke(QUESTION)
-    assert reply.text == "Skien, Norway"
-    assert "".join(chunk.text for chunk in llm.stream(QUESTION)) == "Skien, Norway"
-    assert loop.run_until_complete(asked(llm)) == ("Skien, Norway", "Skien, Norway")

@@ -1,4 +1,4 @@
-"""Graphs of one's own: a conditional edge that asks a controller, and the node that watches."""
+"""Graphs of one's own, with the node that watches."""
 
 from __future__ import annotations
 
@@ -20,39 +20,6 @@ from suffice.integrations.langgraph import StopNode
 graph = pytest.importorskip(
     "langgraph.graph", reason="runs in its own environment: make test-integrations"
 )
-
-ANSWERS = ["Bergen", "Oslo", "Oslo.", "Rome"]
-
-
-class Checkpointed(TypedDict):
-    controller: dict[str, Any]
-    stop: bool
-
-
-def test_the_state_holds_the_controller_and_a_later_process_goes_on() -> None:
-    """Every step makes its own controller from the state, so graphs may run side by side."""
-    memory = pytest.importorskip("langgraph.checkpoint.memory").MemorySaver()
-
-    def step(state: Checkpointed) -> Checkpointed:
-        controller = suffice.Controller.from_dict(state["controller"])
-        decision = controller.observe(suffice.Round(answer=ANSWERS[len(controller.rounds)]))
-        return {"controller": controller.to_dict(), "stop": decision.stop}
-
-    builder = graph.StateGraph(Checkpointed)
-    builder.add_node("round", step)
-    builder.add_edge(graph.START, "round")
-    builder.add_conditional_edges(
-        "round", lambda state: graph.END if state["stop"] else "round", ["round", graph.END]
-    )
-    loop = builder.compile(checkpointer=memory, interrupt_before=["round"])
-    config = {"configurable": {"thread_id": "q1"}}
-    policy = suffice.Rule(rule="answer_stable")
-    given: Any = {"controller": suffice.Controller(policy).start("Where?").to_dict(), "stop": False}
-    for _ in range(4):  # interrupted before every round, and gone on with
-        loop.invoke(given, config)
-        given = None
-    last = suffice.Controller.from_dict(loop.get_state(config).values["controller"])
-    assert [finished.answer for finished in last.rounds] == ["Bergen", "Oslo", "Oslo."]
 
 
 # --- the node ------------------------------------------------------------------------------------

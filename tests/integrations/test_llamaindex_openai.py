@@ -11,7 +11,6 @@ import pytest
 like = pytest.importorskip(
     "llama_index.llms.openai_like", reason="runs in its own environment: make test-integrations"
 )
-openai = pytest.importorskip("llama_index.llms.openai")
 messages = pytest.importorskip("llama_index.core.llms")
 pytest.importorskip("uvicorn")
 
@@ -48,14 +47,3 @@ def test_openai_like(url: str) -> None:
     assert asyncio.run(llm.achat(asked())).message.content == "Skien, Norway"
     assert asyncio.run(streamed(llm)) == "Skien, Norway"
     assert llm.complete(QUESTION).text == "Skien, Norway"
-
-
-def test_responses(url: str) -> None:
-    llm = openai.OpenAIResponses(
-        api_base=url, api_key="none", model="suffice/stable", context_window=8000
-    )
-    assert llm.chat(asked()).message.content == "Skien, Norway"
-    texts = [chunk.delta for chunk in llm.stream_chat(asked())]
-    assert "".join(text or "" for text in texts) == "Skien, Norway"
-    assert asyncio.run(llm.achat(asked())).message.content == "Skien, Norway"
-    assert asyncio.run(streamed(llm)) == "Skien, Norway"

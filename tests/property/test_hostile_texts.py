@@ -21,7 +21,7 @@ from tests.properties import examples
 
 from suffice import scoring
 from suffice.contracts import MAX_REPLY_LETTERS
-from suffice.costs.prices import parse_energy, parse_prices
+from suffice.costs.prices import parse_prices
 from suffice.datasets.files import parse_column_map
 from suffice.errors import SufficeError
 from suffice.loops.calls import parse_reply
@@ -88,7 +88,6 @@ READERS: Mapping[str, Callable[[str], object]] = {
     "judge": read_verdict,
     "rule": parse_rule,
     "prices": parse_prices,
-    "energy": parse_energy,
     "names": read_names,
     "grid": read_grid,
     "columns": lambda text: parse_column_map(text, ("id", "text")),

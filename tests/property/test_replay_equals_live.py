@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from dataclasses import replace
@@ -16,7 +15,7 @@ from tests.every_policy import policies
 from tests.properties import examples
 from tests.question_records import question_records
 
-from suffice.contracts import ConfidentPolicy, PolicyTable, StopPolicy
+from suffice.contracts import ConfidentPolicy, PolicyTable
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.evaluation.replay.answers import answer_rounds
 from suffice.evaluation.replay.runner import stop_rounds
@@ -77,21 +76,6 @@ def test_replay_stops_where_live_loops_stop(file: Path) -> None:
         assert stop_rounds(policy, to_trace_set(cut)).tolist() == stops.tolist()
 
 
-def check_checkpoints(policy: StopPolicy, record: QuestionRecord) -> None:
-    """A loop that goes on from a checkpoint, through JSON, decides as it would have without."""
-    whole = Controller(policy).start(record.question.text, question_id=record.question.id)
-    resumed = whole.copy().start(record.question.text, question_id=record.question.id)
-    for finished in record.rounds:
-        checkpoint = json.dumps(resumed.to_dict(), allow_nan=False)
-        resumed = Controller.from_dict(json.loads(checkpoint))
-        with incomplete_rounds():
-            wanted = whole.observe(finished)
-            assert resumed.observe(finished) == wanted
-        assert repr(resumed.rounds) == repr(whole.rounds)
-        if wanted.stop:
-            break
-
-
 @pytest.mark.filterwarnings("ignore:EXECUTE can never be chosen")
 @settings(deadline=None, max_examples=2, suppress_health_check=list(HealthCheck))
 @given(records=question_records(max_questions=3))
@@ -106,8 +90,6 @@ def test_it_holds_through_files(records: list[QuestionRecord], tmp_path: Path) -
         assert policy_document(loaded) == policy_document(policy)
         check_policy(loaded, records)
         check_policy(policy, read_back)
-        for record in records:
-            check_checkpoints(policy, record)
 
 
 @settings(deadline=None, max_examples=examples(20), suppress_health_check=[HealthCheck.too_slow])

@@ -434,26 +434,16 @@ _READ: dict[Any, Callable[[str], Any]] = {
 # --- prices ------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charged(PriceSettings):
-    """Options of costs: the charging rule, prices and energy."""
+    """Options of costs: the charging rule and prices."""
 
     charge: Annotated[
         Charging,
         Option(help="as-run: cost if deployed. published: counts every answer up to the stop."),
     ] = "as-run"
-    energy: Annotated[
-        str | None,
-        Option(
-            metavar="RATES",
-            help="joules a token, as in prompt=0.03,cached=0,completion=0.35; also retrieval=, rerank=",
-        ),
-    ] = None
 
     def cost_model(self) -> CostModel:
         """Return the cost model of these options."""
-        from suffice.costs.prices import EnergyModel, parse_energy
-
-        energy = EnergyModel() if self.energy is None else parse_energy(self.energy)
-        return CostModel(prices=listed_prices(self), energy=energy, charge=self.charge)
+        return CostModel(prices=listed_prices(self), charge=self.charge)
 
 
 def listed_prices(settings: PriceSettings) -> Prices | None:

@@ -1,9 +1,8 @@
-"""Prices in US dollars, from a maintained list or by hand, and energy."""
+"""Prices in US dollars, from a maintained list or by hand."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime, time
 from typing import Any
@@ -18,7 +17,7 @@ _HAND_NAMES = ("input", "cached", "output", "call", "retrieval", "rerank")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tariff:
-    """A charge for each token, call, retrieval and reranker call, in one unit, each at least 0.
+    """A charge in USD for each token, call, retrieval and reranker call, each at least 0.
 
     ``prompt`` is charged for prompt tokens (uncached), ``cached`` for cached ones, ``call`` for model calls.
     Usage without a charge need not be recorded.
@@ -40,27 +39,6 @@ class Tariff:
                 )
 
 
-def parse_rates(text: str, *, option: str, known: tuple[str, ...]) -> Mapping[str, float]:
-    """Parse numbers from text such as ``input=0.15,output=0.60``."""
-    rates: dict[str, float] = {}
-    for part in text.split(","):
-        name, equals, number = (piece.strip() for piece in part.partition("="))
-        if not equals or name not in known or name in rates:
-            raise UsageError(
-                f"{option} takes name=number once each, apart by commas, with the names "
-                f"{', '.join(known)}; found {part.strip()!r}"
-            )
-        try:
-            value = float(number)
-        except ValueError:
-            value = math.nan
-        if not 0.0 <= value < math.inf:
-            raise UsageError(f"{option}: {name} must be a number from 0, found {number!r}")
-        rates[name] = value
-    return rates
-
-
-# --- dollars ----------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceTier:
     """Other prices, in USD per million tokens, for requests of more than ``above`` prompt tokens."""
@@ -136,7 +114,21 @@ def parse_prices(text: str) -> Prices:
     >>> parse_prices("input=0.15,output=0.60").cached
     0.15
     """
-    rates = parse_rates(text, option="--prices", known=_HAND_NAMES)
+    rates: dict[str, float] = {}
+    for part in text.split(","):
+        name, equals, number = (piece.strip() for piece in part.partition("="))
+        if not equals or name not in _HAND_NAMES or name in rates:
+            raise UsageError(
+                f"--prices takes name=number once each, apart by commas, with the names "
+                f"{', '.join(_HAND_NAMES)}; found {part.strip()!r}"
+            )
+        try:
+            value = float(number)
+        except ValueError:
+            value = math.nan
+        if not 0.0 <= value < math.inf:
+            raise UsageError(f"--prices: {name} must be a number from 0, found {number!r}")
+        rates[name] = value
     missing = [name for name in ("input", "output") if name not in rates]
     if missing:
         raise UsageError(f"--prices lacks {' and '.join(missing)}; an example: {_BY_HAND}")
@@ -208,49 +200,3 @@ def _at(price: Any, prompt_tokens: int) -> float:
         if prompt_tokens > tier.start:
             chosen = tier.price
     return float(chosen)
-
-
-# --- energy: rough, but the same for every policy -----------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnergyModel(Tariff):
-    """Joules for each unit of work.
-
-    The defaults represent a model of 8 billion parameters in 16 bits on one data-center GPU that draws
-    700 W (the board limit of an H100 SXM, data sheet: 989 TFLOP/s dense in 16 bits, 3.35 TB/s).
-
-    - Reading is bound by arithmetic: 2 x 8e9 FLOP a token at 40% of the peak is 40 microseconds,
-      times 700 W is 0.028 J; rounded, 0.03 J.
-    - Generating is bound by memory: all 16 GB of weights are read once for a batch, at 60% of the
-      bandwidth in 8 ms; shared by 16 sequences that is 0.5 ms a token, times 700 W is 0.35 J.
-
-    They are estimates, not measurements: batch size alone moves the second one from some 5 J (one
-    sequence) to below 0.1 J, and attention over long prompts, idle time, host, cooling and networks are
-    left out. Use them to compare policies on one trace, and set your own for anything else.
-    """
-
-    prompt: float = 0.03
-    cached: float = 0.0
-    completion: float = 0.35
-
-    @property
-    def summary(self) -> str:
-        text = (
-            f"{self.prompt:g} J a prompt token, {self.cached:g} J a cached one, "
-            f"{self.completion:g} J a completion token"
-        )
-        if self.retrieval:
-            text += f", {self.retrieval:g} J a retrieval"
-        if self.rerank:
-            text += f", {self.rerank:g} J a reranker call"
-        defaults = " (the defaults, rough)" if self == EnergyModel() else ""
-        return f"{text}{defaults}"
-
-
-def parse_energy(text: str) -> EnergyModel:
-    """Parse constants in joules: ``prompt=0.03,completion=0.35``; others keep their defaults.
-
-    >>> parse_energy("prompt=0.1,retrieval=2").retrieval
-    2.0
-    """
-    known = ("prompt", "cached", "completion", "retrieval", "rerank")
-    return EnergyModel(**parse_rates(text, option="--energy", known=known))

@@ -7,7 +7,7 @@ One registry, :data:`COSTS`, holds every cost under a fixed name. ``--cost`` tak
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.costs.prices import EnergyModel, Prices, Tariff
+from suffice.costs.prices import Prices, Tariff
 from suffice.errors import UsageError, counted, unknown_name
 
 if TYPE_CHECKING:  # the names of costs are read without pyarrow
@@ -57,14 +57,13 @@ class CostReads:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostModel:
-    """Settings of costs: the charging rule, prices (``None``: no dollars) and energy.
+    """Settings of costs: the charging rule and prices (``None``: no dollars).
 
     ``charge``: ``as-run``, the cost if deployed; ``published``, every recorded round's answer up to the stop,
     read or not, as in the papers.
     """
 
     prices: Prices | None = None
-    energy: EnergyModel = field(default_factory=EnergyModel)
     charge: Charging = "as-run"
 
 
@@ -426,10 +425,6 @@ def _retrievals(ledger: _Ledger) -> _Array:
     return ledger.record.column("retrievals")
 
 
-def _joules(ledger: _Ledger) -> _Array:
-    return _charged(ledger, ledger.model.energy)
-
-
 # --- the registry ---------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Cost:
@@ -473,7 +468,6 @@ _ALL = (
     Cost("passages", "passages", "passages added to the prompt", _passages, of_answers=False),
     Cost("seconds", "time", "wall seconds of the rounds as they were recorded", _seconds, "s"),
     Cost("usd", "price", "US dollars as billed, else at given prices", _usd, "USD"),
-    Cost("joules", "energy", "energy by stated constants", _joules, "J"),
     Cost(
         "rounds", "rounds", "rounds", lambda ledger: ledger.record.nothing + 1.0, of_answers=False
     ),

@@ -4,41 +4,21 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from suffice.contracts import Decision, StopPolicy
-from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.errors import DataError, SufficeWarning
 from suffice.live.loop import Loop
-from suffice.live.watching import Watching, hash_of
-from suffice.policies.policy_file import PolicyFile, check_version, pack_policy, unpack_policy
-from suffice.stats.fields import Fields
-from suffice.trace.rounds.records import LoopView, Question, Round, as_document, round_of_document
-
-CHECKPOINT_VERSION = 1
-_ONE_EACH = "a controller follows one question at a time, so give each its own: controller.copy()"
-
-
-@dataclass(slots=True, eq=False)
-class _Start:
-    """The thread's or task's mark on the question that it began; ``cut``: another one began the next."""
-
-    controller: object
-    question: str
-    cut: bool = False
-
-
-_LAST_START: ContextVar[_Start | None] = ContextVar("suffice_last_start", default=None)
-"""The last start of this thread or asyncio task, or of its parent."""
+from suffice.live.watching import Watching
+from suffice.policies.policy_file import PolicyFile
+from suffice.trace.rounds.records import LoopView, Question, Round
 
 
 class Controller:
     """A controller of one loop at a time: it says when the loop has seen enough.
 
-    Questions in parallel threads or asyncio tasks need a :meth:`copy` each: a controller refuses two
-    questions at once rather than mixing them.
+    Questions in parallel threads or asyncio tasks need a :meth:`copy` each, or their rounds mix.
 
     Parameters
     ----------
@@ -65,9 +45,6 @@ class Controller:
 
     def _of(self, watching: Watching) -> None:
         self._watching = watching
-        self._begun: _Start | None = None
-        self._busy = False
-        self._mark = object()
         self._loop = self._fresh("", "")
 
     @classmethod
@@ -96,11 +73,7 @@ class Controller:
 
         A policy with random draws takes them from ``question_id`` (default: the question's text).
         """
-        if self._begun is not None and _LAST_START.get() is not self._begun:
-            self._begun.cut = True
         self._loop = self._fresh(question, question if question_id is None else question_id)
-        self._begun = _Start(self._mark, question)
-        _LAST_START.set(self._begun)
         return self
 
     def _fresh(self, question: str, question_id: str) -> Loop:
@@ -123,8 +96,6 @@ class Controller:
 
         Raises
         ------
-        UsageError
-            If another thread or task began a question meanwhile: each needs a :meth:`copy`.
         DataError
             If ``finished`` is no :class:`Round`.
         """
@@ -133,93 +104,16 @@ class Controller:
                 f"observe() takes a suffice.Round, found {type(finished).__name__}; "
                 "write suffice.Round(answer=...)"
             )
-        held = _LAST_START.get()
-        if held is not None and held.controller is self._mark and held.cut:
-            raise UsageError(
-                f"this round belongs to the question {_short(held.question)}, and another thread or task "
-                f"began {_short(self._loop.question)} on the same controller since; {_ONE_EACH}"
-                ".start(question)"
-            )
-        if self._busy:
-            raise UsageError(f"two threads are in observe() at once; {_ONE_EACH}")
         told = self._loop.told
         if told is not None and told.stop:
             return _again(told, self._loop.view, finished)
-        self._busy = True
-        try:
-            return self._loop.follow(finished)
-        finally:
-            self._busy = False
-
-    def to_dict(self, *, policy: bool = True) -> dict[str, Any]:
-        """Return the running question as strict JSON, for a checkpoint or a framework's state.
-
-        ``policy=False`` leaves the policy out; then give it to :meth:`from_dict`.
-
-        Raises
-        ------
-        UsageError
-            For a policy without a file format, unless it is left out.
-        """
-        loop = self._loop
-        return {
-            "suffice_controller": CHECKPOINT_VERSION,
-            "policy": pack_policy(self.policy) if policy else None,
-            "policy_hash": hash_of(self.policy),
-            "max_rounds": self.max_rounds,
-            "question": loop.question,
-            "question_id": loop.question_id,
-            "rounds": [as_document(finished) for finished in loop.rounds],
-        }
-
-    @classmethod
-    def from_dict(
-        cls, document: Mapping[str, Any], *, policy: StopPolicy | None = None
-    ) -> Controller:
-        """Restore a controller from a document of :meth:`to_dict`; it goes on where that one was.
-
-        ``policy`` replaces the document's own, so that it need not be built again.
-
-        Raises
-        ------
-        DataError
-            For a document of another kind or a newer version, naming the field.
-        UsageError
-            If neither the document nor the caller gives a policy, or if the two differ.
-        """
-        if not isinstance(document, Mapping):
-            raise DataError(f"a checkpoint is an object, found {document!r:.60}")
-        fields = Fields(document)
-        check_version(document, "suffice_controller", CHECKPOINT_VERSION)
-        fields.need("question", "question_id", "rounds")
-        if policy is None:
-            if document.get("policy") is None:
-                raise UsageError(
-                    "this checkpoint holds no policy; give it: Controller.from_dict(document, policy=...)"
-                )
-            policy = unpack_policy(fields.of("policy", dict))
-        elif document.get("policy_hash") not in (None, hash_of(policy)):
-            raise UsageError(
-                f"this checkpoint has the policy {document['policy_hash']}, and the policy given is "
-                f"{hash_of(policy)}; give the same policy, or begin the question again"
-            )
-        controller = cls(policy, max_rounds=fields.of("max_rounds", int))
-        controller._loop = loop = controller._fresh(
-            fields.of("question", str), fields.of("question_id", str)
-        )
-        if rounds := tuple(map(round_of_document, fields.of("rounds", list))):
-            loop.follow_all(rounds)  # signals and the last decision follow from the rounds
-        return controller
-
-
-def _short(question: str) -> str:
-    return repr(question if len(question) <= 60 else f"{question[:57]}...")
+        return self._loop.follow(finished)
 
 
 def _again(decision: Decision, loop: LoopView, finished: Round) -> Decision:
     if finished != loop.current:  # the same round once more is a step that a framework repeats
         warnings.warn(
-            f"the loop of {_short(loop.question)} was told to stop after round {len(loop.rounds)} and went "
+            f"the loop of {loop.question!r:.60} was told to stop after round {len(loop.rounds)} and went "
             "on; it gets the same decision again, and the round does not count. End the loop when .stop is "
             "true, and begin the next question with controller.start(question)",
             SufficeWarning,

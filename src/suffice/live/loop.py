@@ -380,7 +380,6 @@ class Loop:
         self._decisions.append(said)
         if self.spending is not None:
             self.spending.add_round(asked.usage)
-            self.spending.add_tools(asked.action)
         self.told = decision = self._effective(said)
         self.reason = decision.reason
         if decision.stop:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from suffice.live.loop import Loop
     from suffice.live.watching import Watching
 
-Endpoint = Literal["chat", "responses", "decisions", "loops", "watch"]
+Endpoint = Literal["chat", "decisions", "loops", "watch"]
 _LOG = logging.getLogger("suffice")
 _SECOND = 1_000_000_000
 _SAID = ("endpoint", "mode", "stopped_by", "would_stop", "whole", "declined")

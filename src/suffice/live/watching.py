@@ -7,7 +7,6 @@ import math
 import threading
 import time
 import warnings
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
@@ -202,9 +201,6 @@ class Budgets:
         token counts ends its question.
     prices
         Prices of tokens, calls, retrievals and reranker calls.
-    tools
-        Rounds in which each tool may be called, by name, as ``{"search": 5}``. A round's ``action`` names its
-        tools, separated by a comma and a blank, as the adapters of agents record it.
 
     Raises
     ------
@@ -219,12 +215,11 @@ class Budgets:
     usd_per_day: float | None = None
     hard: bool = False
     prices: Prices | None = None
-    tools: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         limits = ("tokens", "seconds", "usd", "usd_per_day")
-        named = {name: getattr(self, name) for name in limits}
-        for name, limit in {**named, **self.tools}.items():
+        for name in limits:
+            limit = getattr(self, name)
             if limit is not None and not 0 < limit < math.inf:
                 raise UsageError(f"a budget must be a number above 0, found {limit!r} {name}")
         if self.hard and self.usd_per_day is None:
@@ -250,7 +245,6 @@ class Spending:
         self.counted: bool = True  # whether the tokens of all calls are known
         self.tokens: int = 0
         self.paid: float = 0.0  # US dollars, as far as tokens are counted
-        self._called: Counter[str] = Counter()  # rounds by tool
 
     @property
     def usd(self) -> float | None:
@@ -285,9 +279,6 @@ class Spending:
             lookups, reranked = usage.retrievals or 0, usage.rerank_calls or 0
             self._pay(lookups * tariff.retrieval + reranked * tariff.rerank)
 
-    def add_tools(self, action: str | None) -> None:
-        self._called.update({*(action or "").split(", ")})
-
     def add_round(self, usage: Usage) -> None:
         known = usage.llm_calls
         samples, judging = usage.sample_calls or 0, usage.judge_calls or 0
@@ -312,9 +303,6 @@ class Spending:
         for unit, limit, used in limits:
             if limit is not None and used >= limit:
                 return f"the budget of {limit:g} {unit} is spent"
-        for tool, most in budgets.tools.items():
-            if self._called[tool] >= most:
-                return f"the budget of {most:g} rounds with the tool {tool!r} is spent"
         return None if self.window is None else self.window.spent()
 
     def barred(self) -> str | None:

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.contracts import StopPolicy
-from suffice.costs.prices import EnergyModel
 from suffice.costs.usage import (
     COSTS,
     TOKENS,
@@ -192,8 +191,6 @@ class CostBook:
             notes.append("dollars as billed (column 'usd'), at prices only where it is null")
         if model.prices is not None:
             notes.append(f"prices: {model.prices.summary}")
-        if axis.name == "joules" or model.energy != EnergyModel():
-            notes.append(f"energy: {model.energy.summary}")
         together = traces.has("samples") and not traces.has("sample_latency_s")
         if axis.name == "seconds" and together:
             notes.append(

@@ -122,35 +122,6 @@ def _parsed(document: Mapping[str, Any], file: Path) -> PolicyFile:
     raise DataError(unknown_name("policy kind", named, kind_names()), file=str(file), column="kind")
 
 
-# --- a policy within another document -------------------------------------------------------------
-def pack_policy(policy: StopPolicy) -> dict[str, Any]:
-    """Return the document of a policy's file, with any weights as base64 text."""
-    from base64 import b64encode
-
-    from suffice.results.as_json import as_json
-
-    document: dict[str, Any] = as_json(policy_document(policy))
-    if isinstance(policy, Weighted):
-        document["weights_file"] = b64encode(policy.weights_file()).decode("ascii")
-    return document
-
-
-def unpack_policy(document: Mapping[str, Any]) -> StopPolicy:
-    from base64 import b64decode
-    from tempfile import TemporaryDirectory
-
-    plain = {name: part for name, part in document.items() if name != "weights_file"}
-    if "weights_file" not in document:
-        return _parsed(plain, Path("policy")).policy
-    with TemporaryDirectory() as folder:  # a kind reads its weights from beside its file
-        file = Path(folder) / "policy.json"
-        try:
-            weights_beside(file).write_bytes(b64decode(document["weights_file"], validate=True))
-        except (TypeError, ValueError) as error:
-            raise DataError("must be base64 text", column="policy.weights_file") from error
-        return _parsed(plain, file).policy
-
-
 def load_filter(path: str) -> StatedFilter:
     policy = load_policy(path).policy
     if not isinstance(policy, FilteringPolicy):

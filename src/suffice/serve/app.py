@@ -10,14 +10,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, FastAPI, Header, Request, Response
 
 from suffice.serve.decisions import decision_router
-from suffice.serve.forms import (
-    ChatRequest,
-    Completion,
-    Open,
-    ResponseRequest,
-    SearchedResponse,
-    model_id,
-)
+from suffice.serve.forms import ChatRequest, Completion, Open, model_id
 from suffice.serve.guard import Door, application
 from suffice.serve.loops import Loops
 from suffice.serve.service import Served, Service, Wanted
@@ -75,11 +68,6 @@ def answer_router(service: Service) -> APIRouter:
     async def complete(request: Request, body: ChatRequest, headers: OfHeaders) -> Response:
         """Answer the last message of the user."""
         return await Completion.answer(service, request, body, headers)
-
-    @router.post("/v1/responses", response_model=AnswerReply)
-    async def respond(request: Request, body: ResponseRequest, headers: OfHeaders) -> Response:
-        """Answer a question; each round is a ``file_search_call``."""
-        return await SearchedResponse.answer(service, request, body, headers)
 
     @router.get("/v1/models")
     async def models() -> dict[str, Any]:

@@ -28,7 +28,6 @@ from suffice._version import VERSION
 from suffice.errors import BackendError, DataError, SufficeError, UsageError, read_plain, struck
 from suffice.foreign import is_here
 from suffice.serve.service_settings import SecuritySettings
-from suffice.trace.durable import in_turn, replace_file
 
 _LOG = logging.getLogger("suffice.serve")
 _MOST_LETTERS = 2_000  # of a message
@@ -175,8 +174,9 @@ _MOST_TOKEN = 512  # letters that are hashed of what a client sends
 
 
 # --- tokens ---------------------------------------------------------------------------------------
-# A token is 256 random bits, so nobody guesses it from a hash and a slow hash would win nothing: bcrypt is
-# for passwords, and would cost every request a tenth of a second that an attacker can ask for as well.
+# A token is 256 random bits, as the docs make it: nobody guesses it from a hash, and a slow hash would win
+# nothing. bcrypt is for passwords, and would cost every request a tenth of a second that an attacker can ask
+# for as well.
 Tokens = Mapping[str, str]
 """The SHA-256 of bearer tokens, by name."""
 
@@ -194,7 +194,7 @@ def read_tokens(file: Path) -> Tokens:
         name, _, sha256 = line.strip().partition(" ")
         if not _NAME.fullmatch(name) or not _DIGEST.fullmatch(sha256.strip()):
             raise DataError(
-                "must be a name and the SHA-256 of its token, as suffice serve --new-token NAME writes it",
+                "must be a name, a blank and the SHA-256 of its token in small hexadecimal digits",
                 file=str(file),
                 row=number,
             )
@@ -206,25 +206,6 @@ def read_tokens(file: Path) -> Tokens:
     return tokens
 
 
-def new_token(file: Path, name: str) -> str:
-    """Make a token for ``name``; the file, readable by its owner alone, keeps its hash."""
-    if not _NAME.fullmatch(name):
-        raise UsageError(
-            f"a token is named by up to 64 letters, digits, '.', '_' and '-', found {name!r:.80}"
-        )
-    with in_turn(file.parent, file.name):
-        tokens = read_tokens(file) if file.exists() else {}
-        if name in tokens:
-            raise UsageError(
-                f"{name} has a token in {file}; delete its line to make another, or choose another name"
-            )
-        secret = f"suffice-{secrets.token_urlsafe(32)}"
-        kept = {**tokens, name: _sha256(secret.encode())}
-        replace_file(file, "".join(f"{who} {sha256}\n" for who, sha256 in kept.items()).encode())
-        file.chmod(0o600)
-    return secret
-
-
 def _sha256(secret: bytes) -> str:
     return hashlib.sha256(secret).hexdigest()
 
@@ -234,8 +215,8 @@ def check_exposed(address: str, tokens: Tokens, *, allow_unauthenticated: bool) 
     if tokens or allow_unauthenticated or is_here(address):
         return
     raise UsageError(
-        f"whoever reaches {address} could ask; make a token with --new-token NAME --tokens FILE, or listen "
-        "on 127.0.0.1, or type --allow-unauthenticated where something in front of it asks who comes"
+        f"whoever reaches {address} could ask; type --tokens FILE, with a line NAME SHA256 a token, or "
+        "listen on 127.0.0.1, or type --allow-unauthenticated where something in front of it asks who comes"
     )
 
 
@@ -340,7 +321,7 @@ class Guard:
             raise Refusal(
                 401,
                 "a token is needed: Authorization: Bearer TOKEN (as api_key of the openai client); who runs "
-                "the service makes one with suffice serve --new-token NAME",
+                "the service gives it",
                 code="invalid_api_key",
                 kind="authentication_error",
                 headers={"WWW-Authenticate": "Bearer"},

@@ -18,7 +18,7 @@ from suffice.contracts import ChatModel, Encoder, GenerationRequest, Message, Re
 from suffice.errors import SufficeError, UsageError, counted, unknown_name
 from suffice.live.answering import AskSettings, LiveLoop
 from suffice.live.loop import Loop
-from suffice.live.observing import Endpoint, Observer, QuestionEnded, tell
+from suffice.live.observing import Observer, QuestionEnded, tell
 from suffice.live.privacy import Texts
 from suffice.live.requirements import choose_policy
 from suffice.live.watch import Watch
@@ -253,7 +253,6 @@ class Service:
         question: str,
         wanted: Wanted,
         *,
-        endpoint: Endpoint,
         earlier: tuple[Message, ...] = (),
         streams: bool = False,
         hung_up: Callable[[], Awaitable[object]] | None = None,
@@ -285,7 +284,6 @@ class Service:
         under_way = UnderWay(
             service=self,
             asked=question,
-            endpoint=endpoint,
             served=served,
             live=_for_request(served.live, wanted),
             retriever=ground.retriever,

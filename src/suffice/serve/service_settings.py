@@ -199,8 +199,7 @@ class SecuritySettings(_Table):
     tokens: Annotated[
         str | None,
         Option(
-            help="file of hashed bearer tokens, one a line; --new-token makes one. Without tokens only "
-            "this machine may ask.",
+            help="file with a line NAME SHA256 a bearer token. Without tokens only this machine may ask.",
             metavar="FILE",
         ),
     ] = None

@@ -15,7 +15,7 @@ from suffice.contracts import Decision, Message, Retriever
 from suffice.errors import InternalError, SufficeError, SufficeWarning
 from suffice.live.answering import Answered, LiveLoop, NothingFound, Tokens
 from suffice.live.loop import Loop
-from suffice.live.observing import Endpoint, QuestionEnded, RoundEnded
+from suffice.live.observing import QuestionEnded, RoundEnded
 from suffice.loops.calls import ComingAnswer
 from suffice.serve.guard import BEHIND, Refusal, failed_behind, refusal_of, too_many
 from suffice.trace.rounds.records import STOPPED_BY, Passage, Round, StoppedBy
@@ -39,7 +39,7 @@ _NOT_BEHIND = (InternalError, NothingFound)
 
 @dataclass(frozen=True, slots=True)
 class Searching:
-    query: str
+    """A search that begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,6 @@ class UnderWay:
 
     service: Service
     asked: str
-    endpoint: Endpoint
     served: Served
     live: LiveLoop
     retriever: Retriever
@@ -230,7 +229,7 @@ class UnderWay:
 
     def retrieve(self, query: str, k: int) -> Sequence[Passage]:
         """Pass a query to the retriever, and tell of it."""
-        self._put(Searching(query))
+        self._put(Searching())
         return self.retriever.retrieve(query, k)
 
     def _hear(self, piece: str) -> None:
@@ -252,7 +251,7 @@ class UnderWay:
         rounds = observed if answered is None else answered.rounds
         ended = QuestionEnded(
             trace_id=self.trace_id,
-            endpoint=self.endpoint,
+            endpoint="chat",
             policy=self.served.name,
             policy_hash=self.served.hash,
             model=self.live.model.name,

@@ -66,7 +66,7 @@ def test_every_kind_of_field() -> None:
     given = parsed(
         *("--share", "0.25", "--limit", "0", "--names", "x,y", "--rules", "a > 1", "--rules", "b"),
         *("--pair", "1:2", "--match-f1", "0.5", "--loud", "--no-kept", "--how", "fast"),
-        *("--gears", "3", "--energy", "prompt=1", "--half", "2"),
+        *("--gears", "3", "--charge", "published", "--half", "2"),
     )
     found = given.settings(Settings)
     assert found == Settings(

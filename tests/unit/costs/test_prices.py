@@ -1,19 +1,17 @@
-"""Prices against the price list's own arithmetic, and prices and energy by hand."""
+"""Prices against the price list's own arithmetic, and prices by hand."""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import pytest
 
-from suffice.costs.prices import EnergyModel, Prices, parse_energy, parse_prices, prices_of
+from suffice.costs.prices import Prices, parse_prices, prices_of
 from suffice.costs.usage import CostModel, cost_matrix
 from suffice.errors import MissingExtra, UsageError
-from suffice.results.as_json import as_json
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Round, Usage
 
@@ -128,39 +126,18 @@ def test_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parse", "text", "said"),
+    ("text", "said"),
     [
-        (parse_prices, "cached=1", "--prices"),
-        (parse_prices, "input=1", "--prices lacks output"),
-        (parse_prices, "input=1,output=2,speed=3", "found 'speed=3'"),
-        (parse_prices, "input=-1,output=2", "'-1'"),
-        (parse_energy, "prompt", "found 'prompt'"),
-        (parse_energy, "prompt=1,prompt=2", "found 'prompt=2'"),
-        (parse_energy, "prompt=much", "'much'"),
-        (parse_energy, "prompt=nan", "found 'nan'"),
+        ("cached=1", "--prices"),
+        ("input=1", "--prices lacks output"),
+        ("input=1,output=2,speed=3", "found 'speed=3'"),
+        ("input=-1,output=2", "'-1'"),
+        ("input", "found 'input'"),
+        ("input=1,input=2", "found 'input=2'"),
+        ("input=much", "'much'"),
+        ("input=nan", "found 'nan'"),
     ],
 )
-def test_what_is_not_of_the_form_is_refused(
-    parse: Callable[[str], object], text: str, said: str
-) -> None:
+def test_what_is_not_of_the_form_is_refused(text: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        parse(text)
-
-
-def test_the_defaults_follow_from_what_is_stated() -> None:
-    """8e9 parameters on one H100 SXM: 989 TFLOP/s, 3.35 TB/s, 700 W, by its data sheet."""
-    watts, flops = 700.0, 2 * 8e9
-    model = EnergyModel()
-    assert model.prompt == pytest.approx(watts * flops / (0.40 * 989e12), rel=0.1)
-    # two bytes each, read once for 16 sequences
-    completion = watts * flops / (0.60 * 3.35e12) / 16
-    assert model.completion == pytest.approx(completion, rel=0.3)
-
-
-def test_energy_by_hand_and_the_rest_keeps_the_defaults() -> None:
-    model = parse_energy("prompt=0.1, retrieval=2")
-    assert (model.prompt, model.retrieval) == (0.1, 2.0)
-    assert model.completion == EnergyModel().completion
-    every = parse_energy("prompt=1,cached=2,completion=3,retrieval=4,rerank=5")
-    known = {"prompt": 1.0, "cached": 2.0, "completion": 3.0, "retrieval": 4.0, "rerank": 5.0}
-    assert as_json(every) == {**known, "call": 0.0}
+        parse_prices(text)

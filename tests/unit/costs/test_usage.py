@@ -14,7 +14,7 @@ from tests.builders import of_rounds
 from tests.properties import examples
 from tests.question_records import question_records
 
-from suffice.costs.prices import EnergyModel, Prices, PriceTier
+from suffice.costs.prices import Prices, PriceTier
 from suffice.costs.usage import COSTS, CostModel, CostReads, cost_matrix, stop_costs
 from suffice.errors import UsageError
 from suffice.testing.traces import to_trace_set
@@ -146,18 +146,6 @@ def test_long_prompts_pay_their_tier_with_all_their_tokens() -> None:
     assert paid(judged, model, verdicts=True)["usd"] == pytest.approx(expected)
 
 
-def test_joules_by_hand() -> None:
-    found = of_rounds(a_round(**USAGE))
-    assert paid(found)["joules"] == pytest.approx([400 * 0.03 + 20 * 0.35])
-    model = EnergyModel(prompt=0.1, cached=0.01, completion=2.0)
-    expected = 400 * 0.1 + 600 * 0.01 + 20 * 2.0
-    assert paid(found, CostModel(energy=model))["joules"] == pytest.approx([expected])
-    searching = CostModel(energy=dataclasses.replace(model, retrieval=5.0))
-    assert paid(found, searching)["joules"] is None  # retrievals are not recorded
-    searched = of_rounds(a_round(**USAGE, retrievals=2))
-    assert paid(searched, searching)["joules"] == pytest.approx([expected + 10.0])
-
-
 COUNTS = st.integers(0, 300)
 COUNTED = (
     *("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens", "judge_prompt_tokens"),
@@ -209,6 +197,6 @@ def test_no_cost_is_negative_and_none_falls_over_rounds_where_answers_are_read(
         if reads.answers and reads.until is None:
             assert (steps[found.exists[:, 1:]] >= 0).all()
         published = charged[name]
-        if published is not None and name not in ("evaluated_tokens", "usd", "joules"):
+        if published is not None and name not in ("evaluated_tokens", "usd"):
             # as run never costs more, but in what a server reuses of a prompt
             assert (values[found.exists] <= published[found.exists] + 1e-6).all()

@@ -204,7 +204,6 @@ BUDGETS: list[tuple[dict[str, Any], str]] = [
     ({"policy": "fixed-2", "mode": "live", "max_rounds": 2}, "policy"),
     ({"max_rounds": 2}, "budget"),
     ({"budgets": suffice.Budgets(tokens=20)}, "budget"),
-    ({"budgets": suffice.Budgets(tools={"search": 2})}, "budget"),
 ]
 SCRIPTS: dict[str, tuple[Script, str, int]] = {
     "only calls": (lambda *_: SEARCH, "", 1),

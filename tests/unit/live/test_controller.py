@@ -1,20 +1,15 @@
-"""The live controller: budget, stop, restart, reasons; questions side by side and checkpoints."""
+"""The live controller: budget, stop, restart, reasons; and questions side by side."""
 
 from __future__ import annotations
 
-import contextvars
-import json
 import math
-import threading
-import warnings
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from suffice.contracts import Decision
-from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.errors import DataError, SufficeWarning
 from suffice.live.controller import Controller
 from suffice.live.requirements import choose_policy
 from suffice.policies.policy_file import save_policy
@@ -215,96 +210,3 @@ def test_copies_run_side_by_side() -> None:
         [True, True],
     ]
     assert shared.rounds == ()
-
-
-@pytest.mark.parametrize("kept", [True, False])
-def test_one_question_may_go_from_thread_to_thread(kept: bool) -> None:
-    """As frameworks run the steps of a graph: with the caller's context, or without."""
-    controller = Controller(STABLE, max_rounds=3)
-
-    def step(answer: str) -> Decision:
-        return controller.observe(Round(answer=answer))
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for question, answers in ANSWERS.items():
-            controller.start(question)
-            for answer in answers:
-                with ThreadPoolExecutor(1) as pool:
-                    context = contextvars.copy_context() if kept else contextvars.Context()
-                    decision = pool.submit(context.run, step, answer).result()
-            assert decision.stop
-
-
-# --- checkpoints --------------------------------------------------------------------------------
-def test_a_checkpoint_holds_all_that_the_loop_needs() -> None:
-    controller = Controller(STABLE, max_rounds=2).start("Who?", question_id="q1")
-    first = Round(
-        answer="Ada",
-        passages=(Passage(id="p", text="Ada wrote it.", score=0.1),),
-        samples=("Ada", "Bo"),
-        signals={"own": float("nan")},
-    )
-    controller.observe(first)
-    document = json.loads(json.dumps(controller.to_dict(), allow_nan=False))
-    assert document["policy"]["rule"] == "answer_stable"
-    resumed = Controller.from_dict(document)
-    assert repr(resumed.rounds) == repr((first,))
-    assert (resumed.max_rounds, resumed.to_dict()) == (2, controller.to_dict())
-    last = resumed.observe(Round(answer="Bo"))
-    assert last.stopped_by == "budget"
-    again = Controller.from_dict(json.loads(json.dumps(resumed.to_dict())))
-    assert again.observe(Round(answer="Bo")) == last
-    assert len(controller.rounds) == 1
-
-
-def test_the_policy_may_be_kept_out_of_a_checkpoint() -> None:
-    controller = Controller(STABLE)
-    list(run(controller, "Who?"))
-    document = controller.to_dict(policy=False)
-    assert document["policy"] is None
-    resumed = Controller.from_dict(document, policy=controller.policy)
-    assert resumed.rounds == controller.rounds
-    with pytest.raises(UsageError, match=r"from_dict\(document, policy="):
-        Controller.from_dict(document)
-    with pytest.raises(UsageError, match="the policy given is"):
-        Controller.from_dict(document, policy=FixedPolicy(2))
-
-
-@pytest.mark.parametrize(
-    ("part", "value", "said"),
-    [
-        ("suffice_controller", 2, "controller version 2 is newer than 1"),
-        ("suffice_controller", None, "must be a whole number from 1, found None"),
-        ("rounds", [{"answr": "Ada"}], "not a round.*answr"),
-        ("rounds", ["Ada"], "not a round"),
-        ("policy", {"suffice_policy": 1, "kind": "rule"}, "column rule"),
-        ("question", None, "column question: is missing"),
-    ],
-)
-def test_what_is_no_checkpoint_is_refused(part: str, value: object, said: str) -> None:
-    controller = Controller(STABLE)
-    controller.observe(Round(answer="Ada"))
-    with pytest.raises(DataError, match=said):
-        Controller.from_dict({**controller.to_dict(), part: value})
-
-
-def test_threads_that_share_one_are_refused_and_never_mixed() -> None:
-    shared, begun = Controller(STABLE, max_rounds=3), threading.Barrier(len(ANSWERS))
-
-    def work(question: str) -> list[str] | UsageError:
-        controller = shared.start(question)
-        begun.wait()
-        try:
-            for answer in ANSWERS[question]:
-                controller.observe(Round(answer=answer))
-        except UsageError as error:
-            return error
-        return [finished.answer_text for finished in controller.rounds]
-
-    with ThreadPoolExecutor(len(ANSWERS)) as pool:
-        ended = dict(zip(ANSWERS, pool.map(work, ANSWERS), strict=True))
-    (error,) = [outcome for outcome in ended.values() if isinstance(outcome, UsageError)]
-    assert "controller.copy()" in str(error)
-    (question,) = [name for name, outcome in ended.items() if outcome is not error]
-    assert ended[question] == list(ANSWERS[question])  # the one that began last goes on

@@ -653,19 +653,6 @@ def test_a_loop_that_answers_in_every_round_pays_for_every_round(tmp_path: Path)
         ]
 
 
-def test_a_tool_has_a_budget_of_its_own(tmp_path: Path) -> None:
-    watch = Watch(record=tmp_path / "live.db", budgets=Budgets(tools={"search": 2}))
-    with watch.question("Where?") as loop:
-        stops = [
-            loop.observe(answer="Oslo", action=action).stop
-            for action in ("fetch", "search, fetch", "research", "search")
-        ]
-        assert stops == [False, False, False, True]
-        assert (loop.stopped_by, "'search'" in loop.reason) == ("budget", True)
-    with pytest.raises(UsageError, match="search"):
-        Budgets(tools={"search": 0})
-
-
 # --- a budget of all loops in a day ----------------------------------------------------------------
 DOLLAR = {"prompt_tokens": 1_000_000, "completion_tokens": 0}
 

@@ -156,7 +156,7 @@ def test_parts_of_text_and_what_was_said_before() -> None:
     with client(service(observers=[heard])) as asked:
         reply = chat(asked, messages=messages, top_k=3)
     assert reply.json()["suffice"]["notes"] == [
-        "system messages and instructions were not read",
+        "system messages were not read",
         "without effect: top_k",
     ]
     assert heard.ended[0].text == "Where was\nIbsen born?"

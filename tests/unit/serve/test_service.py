@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.serving import MESSAGES, QUESTION, Heard, Shelf, chat, client, service
+from tests.serving import QUESTION, Heard, Shelf, chat, client, service
 
 from suffice.concurrency import may_be_cut
 from suffice.contracts import Generation, GenerationRequest
@@ -36,7 +36,7 @@ class Held(ScriptedModel):
 
 
 async def begin(served: Service, **further: object) -> UnderWay:
-    return await served.ask(QUESTION, Wanted(), endpoint="chat", **further)  # type: ignore[arg-type]
+    return await served.ask(QUESTION, Wanted(), **further)  # type: ignore[arg-type]
 
 
 async def done(under_way: UnderWay) -> Answered:
@@ -170,11 +170,9 @@ def test_an_ending_service_takes_no_more() -> None:
 def test_without_a_ground_loops_of_others_are_decided_about(tmp_path: Path) -> None:
     served = Service(None, {"two": "fixed-2"}, record=tmp_path / "r")
     with client(served) as asked:
-        for path in ("/v1/chat/completions", "/v1/responses"):
-            body = {"messages": MESSAGES, "input": QUESTION}
-            refused = asked.post(path, json=body)
-            assert refused.status_code == 404, path
-            assert "--corpus" in refused.json()["error"]["message"]
+        refused = chat(asked)
+        assert refused.status_code == 404
+        assert "--corpus" in refused.json()["error"]["message"]
         rounds = [{"answer": "Oslo"}, {"answer": "Skien"}]
         decided = asked.post("/v1/decisions", json={"question": QUESTION, "rounds": rounds}).json()
         assert (decided["action"], decided["policy"]) == ("stop", "two")

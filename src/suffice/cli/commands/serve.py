@@ -48,12 +48,6 @@ def serve(
     check: Annotated[
         bool, Option(help="load everything, print what would be served, and exit")
     ] = False,
-    new_token: Annotated[
-        str | None,
-        Option(
-            metavar="NAME", help="create a bearer token, keep its hash in --tokens, and print it"
-        ),
-    ] = None,
     json: Json = False,
 ) -> None:
     """Answer questions over HTTP for OpenAI's clients.
@@ -67,15 +61,6 @@ def serve(
     settings = with_given(ServeSettings(), told) if config is None else load_settings(config, told)
     if policy:
         settings = replace(settings, policies=named(policy))
-    if new_token is not None:
-        from suffice.serve import guard
-
-        if settings.security.tokens is None:
-            raise UsageError(
-                'name a file for its hash; type --tokens FILE, or write tokens = "FILE" under [security]'
-            )
-        put(guard.new_token(Path(settings.security.tokens), new_token))
-        return
     from suffice.serve import operation
     from suffice.serve.app import make_app
     from suffice.serve.listen import run

@@ -257,7 +257,6 @@ class ReplayResult(Tabular):
 
     def to_json(self, *, per_question: bool = False) -> dict[str, Any]:
         ids = self.question_ids if per_question else None
-        spent = any(policy.costs.get("joules") is not None for policy in self.policies)
         return {
             **fields_as_json(self),
             "metric": self.metric.name,
@@ -268,7 +267,6 @@ class ReplayResult(Tabular):
             "cost": self.cost.name,
             "charge": self.cost_model.charge,
             "prices": as_json(self.cost_model.prices),
-            "energy": as_json(self.cost_model.energy) if spent else None,
             "policies": [policy.to_json(ids) for policy in self.policies],
             **({} if self.cut is None else {"cut_records": fields_as_json(self.cut)}),
         }

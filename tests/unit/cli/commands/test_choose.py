@@ -123,7 +123,7 @@ def test_options_of_the_record_and_of_what_is_charged(
     options = (
         "--sample", "200", "--workers", "1", "--skip-invalid",
         "--abstention", str(phrases), "--policy", "overlap-alone", "--f1", "squad", "--charge",
-        "published", "--prices", "input=1,output=2", "--energy", "prompt=0.1,completion=1",
+        "published", "--prices", "input=1,output=2",
         "--tune-split", "eval", "--split", "tune", "--cost", "rounds", "--policy", "fixed-2",
     )  # fmt: skip
     assert main(["choose", record, "--out", str(tmp_path / "out"), *QUICK, *options, "--json"]) == 0

@@ -54,13 +54,6 @@ def test_prices_of_a_model(traces: str) -> None:
     assert "openai:gpt-4o-mini" in found["prices"]["source"]
 
 
-def test_energy_by_hand(traces: str) -> None:
-    found = replayed(traces, "--policy", "fixed-1", "--cost", "joules", "--energy", "prompt=2")
-    assert found["policies"][0]["joules"] == pytest.approx(100 * 2 + 10 * 0.35)
-    assert found["energy"]["prompt"] == 2.0
-    assert any(note.startswith("energy: 2 J a prompt token") for note in found["notes"])
-
-
 @pytest.mark.parametrize("name", COSTS)
 def test_every_cost_is_taken_or_refused_with_what_is_missing(
     name: str, traces: str, capsys: pytest.CaptureFixture[str]

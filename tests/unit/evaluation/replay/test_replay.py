@@ -14,7 +14,7 @@ from tests.builders import with_rounds
 from tests.properties import examples
 from tests.question_records import question_records
 
-from suffice.costs.prices import EnergyModel, Prices, PriceTier
+from suffice.costs.prices import Prices, PriceTier
 from suffice.costs.usage import COSTS, CostModel
 from suffice.errors import UsageError
 from suffice.evaluation.replay.named_policies import NamedPolicy, named_policies
@@ -50,7 +50,6 @@ MODEL = CostModel(
         rerank=2e-5,
         tiers=(PriceTier(above=60, input=6.0, cached=1.0, output=20.0),),
     ),
-    energy=EnergyModel(retrieval=2.0),
     charge="published",  # the ledgers of tests/unit/costs/test_as_run.py are those of as-run
 )
 
@@ -137,16 +136,12 @@ def twin_derived(row: dict[str, Any], own_prompt: int | None) -> dict[str, Any]:
         )
         return per_million / 1e6 + calls * 1e-5 + reranks * 2e-5
 
-    def joules(prompt: float, cached: float, completion: float, retrievals: float) -> float:
-        return (prompt - cached) * 0.03 + completion * 0.35 + retrievals * 2.0
-
     evaluated = made(lambda a, b: a - b, "prompt_tokens", "cached_tokens")
     impossible = evaluated is not None and evaluated < 0
     return {
         "calls": made(lambda a, b: a + b, "llm_calls", "rerank_calls"),
         "evaluated_tokens": None if impossible else evaluated,
         "usd": None if impossible else made(usd, "llm_calls", "rerank_calls", *TOKENS),
-        "joules": None if impossible else made(joules, *TOKENS, "retrievals"),
     }
 
 
@@ -335,7 +330,7 @@ def test_cost_is_read_in_rounds_where_calls_are_unknown() -> None:
     assert result.frontier is not None
     assert (result.frontier.cost_name, result.frontier.costs) == ("rounds", (1.0, 2.0))
     unknown = [name for name, paid in result.policies[0].costs.items() if paid is None]
-    assert {"llm_calls", "calls", "seconds", "usd", "joules", *TOKENS} <= set(unknown)
+    assert {"llm_calls", "calls", "seconds", "usd", *TOKENS} <= set(unknown)
     assert (result.policies[0].costs["rounds"], result.cost.name) == (2.0, "rounds")
 
 
