@@ -18,9 +18,9 @@ from suffice.signals.known_signals import SignalSpec
 from suffice.signals.model_confidence import BLANKS, MARKUP, labelled_span, span_behind
 from suffice.signals.samples import (
     Clustering,
+    MarkerDetector,
     agreement,
     entropy_of_counts,
-    marker_conflict,
     sample_clusters,
 )
 from suffice.trace.rounds.records import LoopView, Passage, Round, Token, passage_tokens
@@ -324,7 +324,8 @@ def contradiction(view: LoopView) -> float:
         return 0.0
     if not previous.answer_text.strip():
         return math.nan
-    return marker_conflict(previous.answer_text, view.current.answer_text)
+    pair = (previous.answer_text, view.current.answer_text)
+    return float(MarkerDetector().contradictions([pair])[0])
 
 
 def retrieval_z(view: LoopView) -> float:

@@ -39,7 +39,7 @@ from suffice.signals.abstained import ABSTENTION_PHRASES, abstaining, ready
 from suffice.signals.answer_stability import MAX_COMPARED, matching_characters
 from suffice.signals.asking.judge_support import parse_rating, render_judge_prompt
 from suffice.signals.known_signals import SIGNALS
-from suffice.signals.samples import marker_conflict
+from suffice.signals.samples import MarkerDetector
 from suffice.trace.rounds.records import LoopView, Passage, Round, Token, TopToken
 
 
@@ -95,7 +95,7 @@ READERS: Mapping[str, Callable[[str], object]] = {
     "similarity": lambda text: matching_characters(text, f"{text[1:]}z"),
     "abstention": lambda text: abstaining(pa.array([text]), ready(ABSTENTION_PHRASES)),
     "abstention phrase": lambda text: ready((text,)),
-    "conflict": lambda text: marker_conflict(text, text[1:]),
+    "conflict": lambda text: MarkerDetector().contradictions([(text, text[1:])]),
     "prompt": lambda text: render_prompt(text, _view(text).current.passages or (), api="chat"),
     "judge's prompt": lambda text: render_judge_prompt(_view(text), api="completion"),
     "visible": visible,

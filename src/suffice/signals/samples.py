@@ -324,15 +324,6 @@ def _content(words: frozenset[str]) -> frozenset[str]:
     )
 
 
-def marker_conflict(step: str, candidate: str) -> float:
-    """Return 1.0 if exactly one text has a marker and both share a content word (paper 4, Eq. 14).
-
-    The paper names markers but not the comparison; this is our reading. A content word is a case-folded run
-    of letters, digits and underscores. It is no stop word and no marker.
-    """
-    return _conflict(_words(step), _words(candidate))
-
-
 def _conflict(first: tuple[frozenset[str], bool], second: tuple[frozenset[str], bool]) -> float:
     if first[1] == second[1]:
         return 0.0
@@ -340,7 +331,11 @@ def _conflict(first: tuple[frozenset[str], bool], second: tuple[frozenset[str], 
 
 
 class MarkerDetector:
-    """Apply :func:`marker_conflict`; a :class:`suffice.contracts.ContradictionDetector` without a model."""
+    """Find texts of which exactly one has a marker and that share a content word (paper 4, Eq. 14).
+
+    The paper names markers but not the comparison; this is our reading. A content word is a case-folded run
+    of letters, digits and underscores. It is no stop word and no marker.
+    """
 
     def contradictions(self, pairs: Sequence[tuple[str, str]]) -> Array:
         """Return 1.0 or 0.0 for every (plan step, candidate), (len(pairs),)."""
@@ -352,7 +347,7 @@ class MarkerDetector:
 
 
 def contradiction(rounds: RoundColumns) -> Array:
-    """Return :func:`marker_conflict` of the previous and this answer, 0.0 or 1.0; high: they conflict."""
+    """Return what :class:`MarkerDetector` says of the previous and this answer; high: they conflict."""
     answers = rounds.texts("answer")
     texts = answers.distinct.to_pylist()
     blank = answers.through(np.array([not text.strip() for text in texts], bool), True)

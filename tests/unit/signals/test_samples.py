@@ -12,9 +12,9 @@ from suffice.signals.samples import (
     NORMALIZED_ENTROPY,
     SELF_CONSISTENCY,
     TOP_CLUSTER_CONFIDENCE,
+    MarkerDetector,
     SampleCluster,
     agreement,
-    marker_conflict,
     sample_clusters,
 )
 from suffice.trace.rounds.records import LoopView, Round
@@ -101,6 +101,10 @@ def test_by_hand(candidates: list[str], expected: float) -> None:
     assert agreement(candidates) == expected
 
 
+def conflict(step: str, candidate: str) -> float:
+    return float(MarkerDetector().contradictions([(step, candidate)])[0])
+
+
 @pytest.mark.parametrize(
     "marked",
     [
@@ -115,11 +119,11 @@ def test_by_hand(candidates: list[str], expected: float) -> None:
     ],
 )
 def test_one_marked_text_and_a_shared_word(marked: str) -> None:
-    assert marker_conflict("Open port 80", marked) == 1.0
-    assert marker_conflict(marked, "Open port 80") == 1.0
-    assert marker_conflict("Attach the disk", marked) == 0.0
-    assert marker_conflict(marked, "Never open port 80") == 0.0
-    assert marker_conflict(marked, "") == 0.0
+    assert conflict("Open port 80", marked) == 1.0
+    assert conflict(marked, "Open port 80") == 1.0
+    assert conflict("Attach the disk", marked) == 0.0
+    assert conflict(marked, "Never open port 80") == 0.0
+    assert conflict(marked, "") == 0.0
 
 
 @pytest.mark.parametrize(
@@ -136,15 +140,15 @@ def test_one_marked_text_and_a_shared_word(marked: str) -> None:
     ],
 )
 def test_no_marker_no_conflict(plain: str) -> None:
-    assert marker_conflict("Open port 80", plain) == 0.0
-    assert marker_conflict("Do not open port 80", plain) == 1.0
+    assert conflict("Open port 80", plain) == 0.0
+    assert conflict("Do not open port 80", plain) == 1.0
 
 
 def test_stop_words_and_markers_are_not_shared_content() -> None:
-    assert marker_conflict("Do this with the step", "Do not do that with the step") == 0.0
-    assert marker_conflict("It conflicts with that", "with conflicts") == 0.0
+    assert conflict("Do this with the step", "Do not do that with the step") == 0.0
+    assert conflict("It conflicts with that", "with conflicts") == 0.0
 
 
 def test_a_name_is_one_word() -> None:
-    assert marker_conflict("Set disable_http_002", "never set_disable_http_002") == 0.0
-    assert marker_conflict("Use DISABLE_HTTP_002", "not disable_http_002") == 1.0
+    assert conflict("Set disable_http_002", "never set_disable_http_002") == 0.0
+    assert conflict("Use DISABLE_HTTP_002", "not disable_http_002") == 1.0

@@ -164,10 +164,6 @@ class AgainstFixed:
     held: Interval
 
     @property
-    def pays(self) -> bool:
-        return self.gain.low > 0
-
-    @property
     def loses(self) -> bool:
         """Whether it is below the named budget by both intervals."""
         return max(self.gain.high, self.held.high) < 0
