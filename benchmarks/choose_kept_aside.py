@@ -11,6 +11,9 @@ the record and on random parts of 300 and 1,000; the cost is rounds.
 and what it chose is replayed on the third. ``--quick`` leaves out Stop-RAG's network, whose fit is most of
 the time.
 
+*Respelled*: the ids of the questions are spelled anew, which is all that orders and coins depend on. Told is
+how many verdicts of the five bounds, tested together, name another policy than the first spelling.
+
 *Coverage*: the record is taken for the population. Copies of its questions, of which few are drawn at a
 time, are nearly independent draws, and what a policy loses on the whole record is the truth. Candidates are
 budgets, rules and paths.
@@ -111,6 +114,29 @@ def proven_rows(record: Measures) -> Iterator[str]:
         yield f"{size:,} | {full:.2f} | {means}"
 
 
+def respelled(record: Measures, spellings: int) -> str:
+    """A row: verdicts, and those that differ from the first spelling's."""
+    told = []
+    for number in range(spellings + 1):
+        anew = renamed(record, number)
+        settings = ChoiceSettings(cost="rounds", metric=record.metric.name)
+        along = PathTests(anew, anew, settings, [*paths_of(anew, "rounds")])
+        rows = prove(along, None, [Promise(max_loss=bound) for bound in LOSSES])
+        told.append([row.proven.title if row.proven else None for row in rows])
+    changed = sum(one != first for row in told[1:] for one, first in zip(row, told[0], strict=True))
+    return f"{spellings * len(LOSSES)} | {changed}"
+
+
+def renamed(record: Measures, number: int) -> Measures:
+    """The record under ids with a number before them."""
+    table = record.traces.table
+    place = table.schema.get_field_index("question_id")
+    ids = pc.binary_join_element_wise(f"{number}-", table.column(place).cast(pa.string()), "")
+    kind = table.schema.field(place)
+    table = table.set_column(place, kind, ids.cast(kind.type))
+    return Measures.of(replace(record.traces, table=table)).by(record.metric.name)
+
+
 # --- on questions kept aside -----------------------------------------------------------------------
 def attempts(record: Measures, seed: int) -> Iterator[dict[str, OnTheThird | None]]:
     """One division of a record, its candidates made once: what each way proves under every bound."""
@@ -151,10 +177,21 @@ def on_the_third(third: Measures, candidate: Candidate, choice: Choice) -> OnThe
     policy, scored = result.policies[0], third.scores()
     rows, last = np.arange(third.traces.n_questions), third.traces.last_rounds - 1
     own, full = policy.costs.get(choice.axis.name), result.full_costs.get(choice.axis.name)
+    told = policy.at_stops.scores[scored.metric.score]
+    if np.isnan(told).any():  # sessions that were cut: their last round stands for the full budget
+        told = at_stops(third, candidate.policy.policy)
     return OnTheThird(
-        losses=scored.compared[rows, last] - policy.at_stops.scores[scored.metric.score],
+        losses=scored.compared[rows, last] - told,
         saved=1.0 - own / full if own is not None and full else float("nan"),
     )
+
+
+def at_stops(record: Measures, policy: Any) -> Array:
+    """Scores at the rounds where a policy stops, (n_questions,), means over its coin."""
+    scores, rows = record.scores().compared, np.arange(record.traces.n_questions)
+    sides = coin_sides(policy) or ((1.0, policy),)
+    parts = [of * scores[rows, record.stop_rounds(side) - 1] for of, side in sides]
+    return np.asarray(np.sum(parts, axis=0))
 
 
 def kept_aside(record: Measures, seeds: int, named: tuple[str, ...]) -> Iterator[str]:
@@ -219,9 +256,7 @@ def coverage(record: Measures, bound: float) -> str:
             choice = procedure.choose(drawn, ChoiceSettings(max_loss=bound, seed=draw, resamples=2))
         if choice.promised is None or choice.promised.row.proven is None:
             continue
-        sides = coin_sides(choice.policy) or ((1.0, choice.policy),)
-        stops = [(chance, record.stop_rounds(side) - 1) for chance, side in sides]
-        loss = float((full - sum(chance * scores[rows, at] for chance, at in stops)).mean())
+        loss = float((full - at_stops(record, choice.policy)).mean())
         proven += 1
         broken += loss > bound
         worst = max(worst, loss - bound)
@@ -231,7 +266,8 @@ def coverage(record: Measures, bound: float) -> str:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("records", nargs="+")
-    parser.add_argument("--only", choices=("proven", "kept-aside", "coverage"))
+    parser.add_argument("--only", choices=("proven", "kept-aside", "coverage", "respelled"))
+    parser.add_argument("--spellings", type=int, default=20)
     parser.add_argument("--quick", action="store_true", help="without Stop-RAG's network")
     parser.add_argument("--seeds", type=int, default=30, help="divisions of a record")
     asked = parser.parse_args(arguments)
@@ -246,6 +282,8 @@ def main(arguments: list[str] | None = None) -> None:
         if asked.only in (None, "kept-aside"):
             for row in kept_aside(record, asked.seeds, named):
                 print(f"kept-aside: | {name} | {row} |", flush=True)
+        if asked.only in (None, "respelled"):
+            print(f"respelled: | {name} | {respelled(record, asked.spellings)} |", flush=True)
         if asked.only in (None, "coverage"):
             for bound in BOUNDS:
                 print(f"coverage: | {name} | {coverage(record, bound)} |", flush=True)

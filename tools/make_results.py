@@ -7,6 +7,7 @@ FOLDER holds the records, as studies/results/tasr.md says where from. Two are co
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -95,7 +96,7 @@ def sections(
     sections += [
         (
             "Means over both sets",
-            [f"suffice replay {first} --macro {second} {PAPER} {_policies(LOOP_POLICIES)}"],
+            [f"python -m studies.tasr {first} {second} {PAPER} {_policies(LOOP_POLICIES)}"],
         )
         for first, second in pairs[:1]
     ]
@@ -176,6 +177,7 @@ def run(command: str, folder: Path) -> str:
         capture_output=True,
         text=True,
         cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},  # where the studies are
         check=False,
     )
     if done.returncode:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from suffice.measures.measures import Traces
     from suffice.policies.method import FitRun, Preset
     from suffice.retrieval.retrievers import Retrieval
-    from suffice.scoring import F1Kind, Weights
+    from suffice.scoring import F1Kind
     from suffice.trace.rounds.records import Passage, QuestionRecord
     from suffice.trace.rounds.trace_set import TraceSet
 
@@ -121,7 +121,6 @@ def replay(
     cost: str | None = None,
     cost_model: CostModel | None = None,
     answer: str = "latest",
-    weights: Weights = "augmented",
     fit_on: Traces | None = None,
     strict: bool = False,
     resamples: int = 1000,
@@ -153,8 +152,6 @@ def replay(
     answer
         The scored answer among the rounds up to the stop: ``latest``, ``majority``, ``most-confident``,
         ``highest:NAME`` or ``lowest:NAME`` of a signal.
-    weights
-        Weighting of the questions that ran on, for those that a live policy cut.
     fit_on
         Another record; policies are fitted on its split ``tune``.
     strict

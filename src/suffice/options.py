@@ -31,7 +31,6 @@ class Option:
     parse: Callable[[str], Any] | None = None
     at_least: int | None = None
     repeats: bool = False  # a tuple is given one value at a time
-    several: bool = False  # a tuple is given by all the values that follow
     bare: Any = None  # the value if none follows; None: a value must follow
     positional: bool = False  # a word without a name before it
 

@@ -22,7 +22,6 @@ from suffice.errors import UsageError, unknown_name
 F1Kind = Literal["hotpotqa", "squad"]
 F1_KINDS: tuple[F1Kind, ...] = get_args(F1Kind)
 ScoreName = Literal["em", "f1", "acc"]
-Weights = Literal["augmented", "ht", "self-normalised"]
 """How explored questions stand for those that their policy cut: by what they differ from what was expected of
 them times 1/propensity, by 1/propensity themselves, or by their mean."""
 

@@ -9,7 +9,7 @@ import io
 import pytest
 from studies.retrieval.__main__ import main as retrieval
 
-NAMES = ("ab_rag", "hidden_constraints", "micp", "retrieval", "stop_rag", "training")
+NAMES = ("ab_rag", "hidden_constraints", "micp", "retrieval", "stop_rag", "tasr", "training")
 FEW = ("--dataset", "generated", "--limit", "4", "--encoder", "none", "--bootstrap", "5")
 
 

@@ -203,12 +203,11 @@ SHAPES: dict[str, bytes] = {
     "large": json.dumps({"x": "y" * 20_000_000}).encode(),
 }
 ODD: dict[tuple[str, ...], tuple[Any, ...]] = {
-    ("pipeline", "model", "dataset"): ([], {"a": 1}),
+    ("pipeline", "certainty"): ([], {"a": 1}, 3),
     ("watch", "passage_filter"): (3, "x", []),
     ("derived", "runs"): (3, {}, "x", [3], [[]], [None]),
     ("abstention",): (3, "x", [[]], [{}]),
     ("runs",): ([{"pipeline": []}], [{"runs": [{"watch": 3}]}]),
-    ("samples",): ("x",),
 }
 NESTED = [{name: value} for names, values in ODD.items() for name in names for value in values]
 
@@ -232,6 +231,17 @@ def test_a_run_document_of_another_shape(stated: bytes, tmp_path: Path) -> None:
         more = ["--policy", "fixed-1", "--bootstrap", "10"] if command == "replay" else []
         words = command.replace("NEW", str(tmp_path / "new")).split()
         refused(run(*words, file, *more), "t.parquet", "suffice.run")
+
+
+def test_what_a_run_document_tells_in_its_own_words_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "t.parquet"
+    told: dict[str, Any] = {"samples": "5 at temperature 0.8", "rounds": ["a", "b"]}
+    told |= {"model": {"name": "m", "bits": 4}, "dataset": ["a", "b"], "prompt": None, "step": []}
+    with_run(json.dumps(told).encode(), file)
+    for command in COMMANDS:
+        more = ["--policy", "fixed-1", "--bootstrap", "10"] if command == "replay" else []
+        words = command.replace("NEW", str(tmp_path / "new")).split()
+        assert run(*words, file, *more).returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,6 @@ from suffice.evaluation.replay.runner import replay
 from suffice.evaluation.settings import ComparisonSettings, LossName
 from suffice.measures.measures import Measures
 from suffice.measures.seen import Seen
-from suffice.scoring import Weights
 from suffice.trace.rounds.trace_set import TraceSet
 
 QUESTIONS = 2000
@@ -32,11 +31,8 @@ Array = NDArray[np.float64]
 
 
 def test_a_fast_sample_of_the_estimates() -> None:
-    estimates, plain = (
-        estimated(population(), "eager", 0.2, logs=12, questions=400, weights=weights)
-        for weights in ("augmented", "ht")
-    )
-    assert (estimates.spread[1:] < plain.spread[1:]).all()
+    estimates = estimated(population(), "eager", 0.2, logs=12, questions=400)
+    assert (estimates.spread[1:] < estimates.plain_spread[1:]).all()
     assert np.abs(estimates.bias).max() < 4.5
     assert np.abs(estimates.paid_bias).max() < 4.5
     assert estimates.covered.mean() > 0.85
@@ -58,8 +54,7 @@ def labelled_in_part(
     return replace(record, table=table, closed_book=table.slice(0, 0))
 
 
-@pytest.mark.parametrize("weights", ["augmented", "ht"])
-def test_a_policy_and_a_share_that_changed_and_labels_of_some(weights: Weights) -> None:
+def test_a_policy_and_a_share_that_changed_and_labels_of_some() -> None:
     """Two policies with different shares wrote one log; explored and cut are labelled at different rates."""
     drawn = population()
     logs = (Log(drawn, drawn.loggers["eager"], 0.3), Log(drawn, drawn.loggers["wary"], 0.15))
@@ -76,37 +71,22 @@ def test_a_policy_and_a_share_that_changed_and_labels_of_some(weights: Weights) 
         measures = Measures(whole).by("score")
         seen, scored = measures.seen, measures.scores()
         assert seen is not None
-        at = [
-            seen.at(scored.f1, stops[rows.ravel()], weights=weights, among=scored.labelled)
-            for stops in targets
-        ]
+        at = [seen.at(scored.f1, stops[rows.ravel()], among=scored.labelled) for stops in targets]
         found.append([values[scored.labelled].mean() for values in at])
     truth = [drawn.truth(drawn.scores, stops) for stops in targets]
     error = np.std(found, axis=0) / np.sqrt(len(found))
     assert (np.abs(np.mean(found, axis=0) - truth) < 3.5 * error).all()
-    assert (np.std(found, axis=0) < (0.06 if weights == "augmented" else 0.12)).all()
+    assert (np.std(found, axis=0) < 0.06).all()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("logger", "weights", "explore"),
-    [
-        ("eager", "augmented", 0.02),
-        ("eager", "ht", 0.05),
-        ("wary", "augmented", 0.05),
-        ("wary", "ht", 0.2),
-        ("fixed-3", "augmented", 0.2),
-        ("fixed-3", "ht", 0.02),
-    ],
-)
-def test_estimates_are_unbiased_and_their_intervals_cover(
-    explore: float, weights: Weights, logger: str
-) -> None:
-    estimates = estimated(population(), logger, explore, logs=2000, weights=weights)
+@pytest.mark.parametrize(("logger", "explore"), [("eager", 0.02), ("wary", 0.05), ("fixed-3", 0.2)])
+def test_estimates_are_unbiased_and_their_intervals_cover(explore: float, logger: str) -> None:
+    estimates = estimated(population(), logger, explore, logs=2000)
     assert np.abs(estimates.bias).max() <= 2.5, estimates.bias
     assert np.abs(estimates.paid_bias).max() <= 2.5, estimates.paid_bias
-    most = 0.97 if weights == "ht" else 0.995  # wider where a handful was explored
-    assert ((estimates.covered >= 0.93) & (estimates.covered <= most)).all(), estimates.covered
+    # wider where a handful was explored
+    assert ((estimates.covered >= 0.93) & (estimates.covered <= 0.995)).all(), estimates.covered
 
 
 @pytest.mark.parametrize("logs", [40, pytest.param(400, marks=pytest.mark.slow)])

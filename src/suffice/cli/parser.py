@@ -143,12 +143,9 @@ def _parameters(options: Iterable[FieldOption]) -> Iterator[inspect.Parameter]:
         more: dict[str, Any] = {}
         if option.type is bool:
             kind = bool
-        elif told.repeats:
+        elif told.repeats or told.bare is not None:
             kind = list[str]
-            more["consume_multiple"] = told.several or False
-        elif told.bare is not None:
-            kind = list[str]
-            more["consume_multiple"] = (0, 1)
+            more["consume_multiple"] = None if told.repeats else (0, 1)
         described = Parameter(
             name=option.flag,
             help=f"{option.option.help}{option.shown_default({})}",

@@ -167,8 +167,9 @@ class RecordedUsage:
         """Return calls for a round's answer alone; without ``answer_calls`` the record's loop decides."""
         asked, run = self.asked, self.traces.origin.run
         if run.get("pipeline") in _CHOOSING_LOOPS:
-            majority = run.get("certainty") == "self_consistency"
-            inferred = np.minimum(asked, float(run.get("samples") or 1) if majority else 1.0)
+            majority, stated = run.get("certainty") == "self_consistency", run.get("samples")
+            known = majority and isinstance(stated, int | float)
+            inferred = np.minimum(asked, float(stated or 1) if known else 1.0)
         elif run.get("pipeline") in _RANKED_LOOPS:
             inferred = asked
         else:

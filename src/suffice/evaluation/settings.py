@@ -10,7 +10,7 @@ from suffice.costs.usage import COSTS, USUAL_COSTS, CostModel
 from suffice.errors import UsageError, unknown_name
 from suffice.options import Option, as_share, as_tuple, read_grid, read_names, settle
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, TEMPLATE
-from suffice.scoring import METRICS, AnswerChoice, F1Kind, Weights
+from suffice.scoring import METRICS, AnswerChoice, F1Kind
 
 if TYPE_CHECKING:
     from suffice.evaluation.replay.named_policies import Wanted
@@ -173,7 +173,7 @@ class ComparisonSettings(ScoredSettings):
 
     ``policies`` are names, paths of policy files or policies. Without policies and rules, every fixed-K (of
     more than 20 some), the usual methods and the oracles are compared. ``fit_on`` is another record, whose
-    split tune fits methods and rules. ``weights``: see :class:`suffice.measures.seen.Seen`.
+    split tune fits methods and rules.
     """
 
     policies: Policies = ()
@@ -183,13 +183,6 @@ class ComparisonSettings(ScoredSettings):
     ] = None
     baseline: Baseline = None
     answer: WhichAnswer = "latest"
-    weights: Annotated[
-        Weights,
-        Option(
-            help="estimator for censored questions. ht: Horvitz-Thompson. self-normalised: normalized "
-            "inverse-propensity weights. augmented: predicted scores, corrected by these weights."
-        ),
-    ] = "augmented"
     fit_on: Traces | None = None
     strict: Annotated[
         bool, Option(help="fail if a policy cannot run on this record, instead of leaving it out")

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError, counted
 from suffice.measures.scores import Outcomes
-from suffice.scoring import Metric, Weights
+from suffice.scoring import Metric
 from suffice.stats.logistic import predicted_by_others
 from suffice.stats.units import Array, Mask
 from suffice.trace.rounds.labels import labelled
@@ -130,7 +130,6 @@ class Seen:
         stops: Stops,
         *,
         unseen: float | Array = np.nan,
-        weights: Weights = "augmented",
         among: Mask | None = None,
     ) -> Array:
         """Return weighted ``values`` (n_questions, n_rounds) at these stops, (n_questions,).
@@ -139,25 +138,17 @@ class Seen:
         same holds for any part drawn without regard to ``explored``. ``unseen`` replaces values that were not
         observed.
 
-        Past ``until`` the estimate depends on ``weights``. ``augmented`` predicts every question and adds,
-        for explored ones, 1/propensity times the error (Robins, Rotnitzky and Zhao 1994). It is unbiased
-        whatever the prediction. ``ht`` predicts 0. ``self-normalised`` predicts the mean of explored
-        questions, with the spread of a ratio.
+        Past ``until`` every question is predicted. Explored ones add 1/propensity times the error of that
+        (augmented weights, Robins, Rotnitzky and Zhao 1994). This is unbiased whatever the prediction.
         """
         taken = self._taken(values, stops, unseen, self.unseen)
         some = np.ones(len(values), bool) if among is None else among
         past, labels = (stops > self.until) & some, self._label_weights(some)
         if (self.stood_for & some).any():  # else explored questions stand for themselves
-            weight = exactly = self.weights(stops)
-            known = past & (weight > 0)
-            expected: Array | float = 0.0
-            if weights == "augmented":
-                expected = self._expected(values, stops, past, some, unseen)
-            elif weights == "self-normalised":
-                expected = _weighted_mean(taken[known], (labels * weight)[known])
-                weight = weight * labels[past].sum() / max((labels * weight)[known].sum(), 1e-12)
-            off = np.where(known, weight * (taken - expected), 0.0)
-            taken = np.where(past & (exactly != 1.0), expected + off, taken)
+            weight = self.weights(stops)
+            expected = self._expected(values, stops, past, some, unseen)
+            off = np.where(past & (weight > 0), weight * (taken - expected), 0.0)
+            taken = np.where(past & (weight != 1.0), expected + off, taken)
         if (labels[some] == 1.0).all():
             return taken
         # near the mean, for the spread of a ratio; of no stop, so that values at several may be mixed
@@ -239,12 +230,7 @@ class Seen:
         return np.take_along_axis(values, ends.astype(np.intp) - 1, axis=1)
 
     def matrix(
-        self,
-        values: Array,
-        *,
-        unseen: float | Array = np.nan,
-        weights: Weights = "augmented",
-        among: Mask | None = None,
+        self, values: Array, *, unseen: float | Array = np.nan, among: Mask | None = None
     ) -> Array:
         """Return :meth:`at` for stops after every round, (n_questions, n_rounds)."""
         if not self.cut.any():
@@ -252,9 +238,7 @@ class Seen:
         every = np.empty_like(values)
         for number in range(1, values.shape[1] + 1):
             stops = np.full(len(values), number, np.int16)
-            every[:, number - 1] = self.at(
-                values, stops, unseen=unseen, weights=weights, among=among
-            )
+            every[:, number - 1] = self.at(values, stops, unseen=unseen, among=among)
         return every
 
     @property
@@ -282,15 +266,12 @@ class Seen:
         known = self.anchored(costs, costs[np.arange(len(self.last)), self.last - 1])
         return np.asarray(known * np.broadcast_to(self.counts, len(known))[:, None])
 
-    def outcomes(
-        self, scored: Outcomes, *, unseen: float = np.nan, weights: Weights = "augmented"
-    ) -> Outcomes:
-        """Weight the scores of labeled questions as :meth:`matrix`; ``unseen`` 0 and 1 bound them."""
+    def outcomes(self, scored: Outcomes) -> Outcomes:
+        """Weight the scores of labeled questions as :meth:`matrix`."""
         seen, labelled = self.of(scored), scored.labelled
 
         def every(values: Array) -> Array:
-            weighted = seen.matrix(values, unseen=unseen, weights=weights, among=labelled)
-            return np.where(labelled[:, None], weighted, np.nan)
+            return np.where(labelled[:, None], seen.matrix(values, among=labelled), np.nan)
 
         em, f1, acc = every(scored.em), every(scored.f1), every(scored.acc)
         return replace(scored, em=em, f1=f1, acc=acc)

@@ -1,19 +1,16 @@
-"""Policies side by side: the table, what each is and costs, the charts, and the same over several records."""
+"""Policies side by side: the table, what each is and costs, the charts."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import PurePath
 
 from suffice.errors import counted
-from suffice.evaluation.replay.macro import MacroResult
 from suffice.evaluation.replay.results import PolicyResult, ReplayResult
 from suffice.measures.costs import CostAxis
 from suffice.report.charts import Bar, BarRow, Bars, Point, Scatter, Segment, bars, scatter
 from suffice.report.section import (
-    Block,
     Chart,
     Marked,
     Material,
@@ -24,7 +21,6 @@ from suffice.report.section import (
     labelled,
     legend,
     listed,
-    marked,
     plain,
     short_name,
     two_lines,
@@ -376,57 +372,3 @@ def _token_parts(policy: PolicyResult) -> Iterator[Segment]:
         parts.append((completion, "output", "completion tokens"))
     for size, class_, name in parts:
         yield Segment(size=size, class_=class_, hint=f"{policy.name}: {count(size)} {name}")
-
-
-def cells_section(material: Material) -> Shown | None:
-    """Chart several records and their means; ``None``: there is one record."""
-    several: tuple[MacroResult, Sequence[ReplayResult]] | None = material.parts["cells"]
-    if several is None:
-        return None
-    macro, results = several
-    names = [PurePath(source).stem for source in macro.sources]
-    numbered = "; ".join(f"{number}: {name}" for number, name in enumerate(names, start=1))
-    blocks: list[Block] = [
-        plain(f"Every record counts the same in the means. Cells: {numbered}."),
-        _macro(macro, material.policies),
-    ]
-    for number, (name, result) in enumerate(zip(names, results, strict=True), start=1):
-        blocks += [
-            replace(
-                chart,
-                heading=f"{number}: {name}, {chart.heading}",
-                caption=chart.caption if number == 1 else "As for the first record.",
-            )
-            for chart in score_charts(result, marked(result))
-        ]
-    return Shown(finding=f"the same policies on {len(names)} records", blocks=blocks)
-
-
-def _macro(macro: MacroResult, policies: Sequence[Marked]) -> Chart:
-    label = macro.metric.label
-    placed = list(zip(macro.policies, policies, strict=True))
-    title = f"Mean {label} over {len(macro.sources)} records against mean rounds"
-    chart = Scatter(
-        title=title,
-        description=f"{len(placed)} policies; the key names the marks, the table has the numbers.",
-        x_name="mean rounds",
-        y_name=f"mean {label}, %",
-        points=[
-            Point(
-                mark=shown.mark,
-                family=shown.family,
-                name=shown.full_name,
-                said=f"{label} {percent(policy.score.estimate)}%, {decimal(policy.mean_rounds)} rounds",
-                x=policy.mean_rounds,
-                y=policy.score.estimate,
-            )
-            for policy, shown in placed
-        ],
-        frontier=macro.frontier,
-    )
-    return Chart(
-        heading=f"{label} at equal cost, over all records",
-        pictures=[scatter(chart)],
-        caption="Line: through the fixed budgets. Over these: by record, at equal rounds, then averaged.",
-        table=labelled(macro.table, policies),
-    )

@@ -14,7 +14,6 @@ from suffice.evaluation.choose.choice import CHANGED, Choice
 from suffice.evaluation.diagnose.report_data import ReportData
 from suffice.evaluation.replay.results import BY_SIGNALS, ReplayResult
 from suffice.report.comparison import (
-    cells_section,
     charts_section,
     comparison_section,
     costs_section,
@@ -201,7 +200,6 @@ SECTIONS = (
     Section("choice", "The choice", _of("choice", choice_section), "choice", opened=True),
     Section("comparison", "Comparison", comparison_section, opened=True),
     Section("charts", "Charts", charts_section, opened=True),
-    Section("cells", "Over all records", cells_section, opened=True),
     Section("answer-sets", "Answer sets", lambda m: answer_sets_section(m.data.result, m.policies)),
     Section("guarantees", "Guarantees", _of("guarantees", guarantees_section), "guarantees"),
     Section("search", "Search", _of("search", search_section), "search"),

@@ -94,7 +94,7 @@ def promise_in_words(guarantee: Terms) -> str:
     if not guarantee["allowed"] or guarantee["confidence"] is None:
         return "The policy file states a promise without its terms."
     sure = f"{100 * guarantee['confidence']:g}% confidence"
-    return f"On average it {visible(guarantee['allowed'])} (proven, {sure})."
+    return f"It {visible(guarantee['allowed'])} (proven, {sure})."
 
 
 def _holds(guarantee: Terms) -> str:

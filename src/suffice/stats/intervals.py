@@ -273,23 +273,19 @@ def resampled_means(values: Array, *, resamples: int = 1000, seed: int = 42) -> 
     return means
 
 
-def with_rare_weights(
-    draws: Array, values: Array, largest: Array, *, centred: bool = False, seed: int = 42
-) -> Array:
+def with_rare_weights(draws: Array, values: Array, largest: Array, *, seed: int = 42) -> Array:
     """Widen draws of weighted means where a few questions have great weight.
 
-    With 2 expected to count, of 40 explored, 91 intervals of 100 cover. Every draw gains what Gamma(1/2) more
-    such questions would bring: Jeffreys' prior for the rate of a rare event. ``largest`` (n_columns,) is the
-    greatest weight in each column, 0 without weights. Equal columns gain the same. ``centred`` values, which
-    differ from a prediction, gain it to either side.
+    With 2 expected to count, of 40 explored, 91 intervals of 100 cover. Every draw gains to either side what
+    Gamma(1/2) more such questions would bring: Jeffreys' prior for the rate of a rare event. ``largest``
+    (n_columns,) is the greatest weight in each column, 0 without weights. Equal columns gain the same.
     """
     if not largest.any():
         return draws
     _, alike = np.unique(values, axis=1, return_inverse=True)
     shape = (draws.shape[0], int(alike.max()) + 1)
-    more = np.random.default_rng([seed, 1]).gamma(0.5, size=shape)
-    if centred:
-        more = (more - np.random.default_rng([seed, 2]).gamma(0.5, size=shape)) / np.sqrt(2.0)
+    more, less = (np.random.default_rng([seed, side]).gamma(0.5, size=shape) for side in (1, 2))
+    more = (more - less) / np.sqrt(2.0)
     return np.asarray(draws + more[:, alike] * largest / len(values))
 
 

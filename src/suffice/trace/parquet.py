@@ -29,9 +29,8 @@ LOOP = ("pipeline", "model", "prompt", "retriever", "rounds", "step", "temperatu
 _LISTS = ("abstention", "derived", "runs")
 # what entries hold that are read, and each member of a list
 _KINDS: Mapping[str, tuple[type, ...]] = {
-    **dict.fromkeys((*LOOP, "abstention", "certainty", "dataset", "detector"), (str, int, float)),
+    **dict.fromkeys(("abstention", "certainty", "detector", "pipeline"), (str,)),
     **dict.fromkeys(("derived", "passage_filter", "runs", "watch"), (dict,)),
-    "samples": (int, float),
 }
 
 

@@ -387,7 +387,7 @@ def _figure(
     if not of_score or itself:  # a policy differs from itself in no question, whatever was drawn
         return mean_interval(means @ less, draws @ less, None)
     reach = np.array([runner.reach(run) for runner, run in replays])
-    draws = with_rare_weights(draws, means, reach, centred=True) @ less
+    draws = with_rare_weights(draws, means, reach) @ less
     least, size = float(1 - len(replays)), replays[0][0].equally_many(reach.any())
     return mean_interval(means @ less, np.clip(draws, least, 1.0), least, size=size)
 

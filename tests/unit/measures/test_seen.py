@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.builders import SIX_LOGGED as SIX
 from tests.builders import logged
+from tests.cut_estimates import horvitz_thompson
 
 from suffice.measures.measures import Measures
 from suffice.measures.seen import Seen, record_banners
-from suffice.scoring import Weights
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, StoppedBy
 
@@ -28,10 +28,17 @@ def measured(records: Sequence[QuestionRecord]) -> tuple[Measures, Seen]:
     return measures, measures.seen
 
 
+def plain(seen: Seen, values: np.ndarray) -> np.ndarray:
+    """Inverse-propensity weights alone, for stops after every round."""
+    rounds = range(1, values.shape[1] + 1)
+    stops = (np.full(len(values), number, np.int16) for number in rounds)
+    return np.column_stack([horvitz_thompson(seen, values, each) for each in stops])
+
+
 def test_six_questions_worked_by_hand() -> None:
     measures, seen = measured(SIX)
-    scores = seen.outcomes(measures.scores(), weights="ht").em
-    nan = np.nan
+    em, nan = measures.scores().em, np.nan
+    scores = plain(seen, em)
     expected = [
         [0, 1, 0, 0],
         [0, 0, 0, 0],
@@ -41,9 +48,7 @@ def test_six_questions_worked_by_hand() -> None:
         [1, 0, 0, 0],
     ]
     np.testing.assert_array_equal(scores, expected)
-    low, high = (
-        seen.outcomes(measures.scores(), unseen=end, weights="ht").em for end in (0.0, 1.0)
-    )
+    low, high = (seen.matrix(em, unseen=end) for end in (0.0, 1.0))
     np.testing.assert_array_equal(low[4], [0, 1, 0, 0])
     np.testing.assert_array_equal(high[4], [0, 1, 1, 1])
     assert seen.causes == {"policy": 2, "gold": 1}
@@ -53,11 +58,8 @@ def test_six_questions_worked_by_hand() -> None:
     assert weighing.share == pytest.approx(4 / 7)
     assert weighing.effective == pytest.approx(49 / 19)
     assert seen.lacking(full).tolist() == [False, False, False, False, True, False]
-    # of the stratum past the stop (a, b, c) only c was seen: its mean stands for all three
-    ratio = seen.at(measures.scores().em, full, weights="self-normalised")
-    np.testing.assert_array_equal(ratio, [1, 1, 1, 1, nan, 0])
     # a and b are expected to be like c, the only one explored; of c nothing is expected but its round 2
-    augmented = seen.at(measures.scores().em, full)
+    augmented = seen.at(em, full)
     np.testing.assert_array_equal(augmented, [1, 1, 4, 1, nan, 0])
 
 
@@ -75,11 +77,8 @@ def test_a_complete_record_is_not_weighted() -> None:
     assert Measures(to_trace_set([*whole, budget])).seen is None
 
 
-@pytest.mark.parametrize("weights", ["augmented", "ht"])
 @pytest.mark.parametrize("stops", [(1, 1, 1, 1), (3, 3, 3, 3), (2, 3, 1, 2), (3, 2, 3, 1)])
-def test_the_mean_over_every_draw_is_what_nothing_cut_would_give(
-    stops: tuple[int, ...], weights: Weights
-) -> None:
+def test_the_mean_over_every_draw_is_what_nothing_cut_would_give(stops: tuple[int, ...]) -> None:
     share = 0.25
     truth = ([0, 1, 1], [1, 0, 1], [0, 0, 1], [0, 1])
     ends: tuple[StoppedBy | None, ...] = (None, None, None, "end")
@@ -98,7 +97,7 @@ def test_the_mean_over_every_draw_is_what_nothing_cut_would_give(
         ]
         # one is always cut, so that something is
         measures, seen = measured([*log, logged("4", [1], 1, end="policy", propensity=share)])
-        mean += chance * seen.at(measures.scores().em, wanted, weights=weights)[:4].sum()
+        mean += chance * seen.at(measures.scores().em, wanted)[:4].sum()
     expected = sum(row[min(stop, len(row)) - 1] for row, stop in zip(truth, stops, strict=True))
     assert mean == pytest.approx(expected, abs=1e-12)
 
@@ -143,7 +142,7 @@ def test_every_cell_is_what_the_cases_say(records: list[QuestionRecord]) -> None
     seen = measures.seen
     if seen is None:
         return
-    scores = seen.outcomes(measures.scores(), weights="ht").em
+    scores = plain(seen, measures.scores().em)
     weighted = {
         record.propensity
         for record in records

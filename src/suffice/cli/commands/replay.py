@@ -44,14 +44,6 @@ def replay(
     *,
     reading: Sampling,
     compared: Compared,
-    macro: Annotated[
-        tuple[str, ...],
-        Option(
-            metavar="TRACES2",
-            repeats=True,
-            help="replay these records too and average over all, with equal weights. Repeatable.",
-        ),
-    ] = (),
     per_question: Annotated[
         bool, Option(help="with --json: add the stop round of every question")
     ] = False,
@@ -67,7 +59,6 @@ def replay(
 ) -> None:
     """Score policies on recorded rounds: costs, scores and paired intervals."""
     from suffice.evaluation.replay.compare import compare, with_q_values
-    from suffice.evaluation.replay.macro import macro_means
     from suffice.policies.method import FitRun
     from suffice.trace.rounds.writer import write_trace_set
 
@@ -78,9 +69,8 @@ def replay(
             "suffice fit METHOD TRACES --out policy.json"
         )
     measures = reading.measures(traces)
-    watched = FitRun(progress=fit_progress())
     with waiting("replaying"):
-        comparison = compare(measures, settings, run=watched)
+        comparison = compare(measures, settings, run=FitRun(progress=fit_progress()))
     result = comparison.result
     if write_signals is not None:
         say(f"wrote {write_trace_set(with_q_values(measures, comparison), write_signals)}")
@@ -91,21 +81,9 @@ def replay(
         if policy is None:
             raise UsageError(f"{rule!r} cannot run here: {result.left_out.get(rule)}")
         more = written_policy(out, policy, measures.traces)
-    tables = list(comparison.tables())
-    if macro:
-        with waiting("replaying"):
-            others = [compare(reading.drawn(path), settings, run=watched) for path in macro]
-        tables = []
-        for entry in (comparison, *others):
-            first, *rest = entry.tables()
-            title = "\n".join([entry.result.source, *entry.result.banners])
-            tables += [replace(first, title=title), *rest]
-        mean = macro_means([comparison, *others])
-        tables += mean.tables()
-        more = {"macro": mean.to_json(), **more}
     print_result(
         form,
-        tables,
+        comparison.tables(),
         lambda: {**result.to_json(per_question=per_question), **more},
         (*result.banners, *result.notes),
     )

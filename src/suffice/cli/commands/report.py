@@ -6,7 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from suffice.cli.commands.replay import choose
 from suffice.cli.output import (
@@ -30,7 +30,6 @@ from suffice.evaluation.diagnose.report_data import (
     report_parts,
 )
 from suffice.evaluation.replay.compare import Comparison, compare
-from suffice.evaluation.replay.macro import macro_means
 from suffice.evaluation.settings import FORMS, ComparisonSettings, SearchSettings
 from suffice.options import Option, read_names
 from suffice.policies.method import FitRun
@@ -54,15 +53,6 @@ def report(
     *,
     reading: Sampling,
     compared: Compared,
-    macro: Annotated[
-        tuple[str, ...],
-        Option(
-            metavar="TRACES2",
-            repeats=True,
-            several=True,
-            help="show these records beside the first, with equal weights",
-        ),
-    ] = (),
     parts: Annotated[
         tuple[str, ...],
         Option(
@@ -104,22 +94,15 @@ def report(
     )
     with waiting("replaying"):
         comparison = compare(measures, settings, run=FitRun(progress=fit_progress()))
-    more: dict[str, Any] = {}
     with waiting("computing the report"):
         shown = report_parts(measures, comparison, wanted)
-        if macro:
-            several = [comparison, *(compare(reading.drawn(path), settings) for path in macro)]
-            means = macro_means(several)
-            cells = means, [one.result for one in several]
-            shown = replace(shown, contents={**shown.contents, "cells": cells})
-            more = {"macro": means.to_json()}
         size = write_report(comparison, Path(out), shown)
     if search and "search" in shown.left_out:
         say(f"no search: {shown.left_out['search']}")
     if json:
         result = comparison.result
         head = {"out": out, "bytes": size, "questions": result.questions}
-        print_json({**head, "replay": result.to_json(), "parts": shown.to_json(), **more})
+        print_json({**head, "replay": result.to_json(), "parts": shown.to_json()})
     else:
         put(f"wrote {out} ({size / 1e6:.1f} MB)")
 

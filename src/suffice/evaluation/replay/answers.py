@@ -21,7 +21,7 @@ from suffice.measures.seen import Seen, Weighing
 from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.formats import amount, percent
 from suffice.results.table import Cell, Column, Table, Value
-from suffice.scoring import AnswerChoice, Metric, ScoreName, Weights
+from suffice.scoring import AnswerChoice, Metric, ScoreName
 from suffice.signals.known_signals import SignalSpec
 from suffice.signals.signal_table import answer_votes, declared
 from suffice.stats.intervals import Interval, mean_interval, resampled_means
@@ -198,11 +198,6 @@ Stops = NDArray[np.int16]
 
 SCORES: tuple[ScoreName, ...] = ("em", "f1", "acc")
 _FEW = 10  # explored questions, with fewer of which an interval says little
-_HOW: Mapping[Weights, str] = {
-    "augmented": "doubly robust estimates, with inverse-propensity weights",
-    "ht": "inverse-propensity weights (Horvitz-Thompson)",
-    "self-normalised": "normalized inverse-propensity weights",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,11 +247,10 @@ class CutRecord:
     stood_for: int
     unseen: int
     untold: int
-    weights: Weights
     exploration: Exploration
 
     @classmethod
-    def of(cls, measures: Measures, seen: Seen, weights: Weights) -> CutRecord | None:
+    def of(cls, measures: Measures, seen: Seen) -> CutRecord | None:
         if measures.seen is None:
             return None
         return cls(
@@ -265,7 +259,6 @@ class CutRecord:
             stood_for=int(seen.stood_for.sum()),
             unseen=int(seen.unseen.sum()),
             untold=seen.untold,
-            weights=weights,
             exploration=exploration(seen, measures.scores().labelled),
         )
 
@@ -302,7 +295,6 @@ class Reader:
     """A reader of scores and costs at stops; cut questions are estimated, NaN: nothing represents them."""
 
     seen: Seen
-    weights: Weights
     labelled: Mask
     units: NDArray[np.intp]
     draws: Resampling = field(default_factory=Resampling)
@@ -348,15 +340,12 @@ class Reader:
     def score(self, scored: Outcomes, name: ScoreName, stops: Stops) -> tuple[Array, Range | None]:
         """Return a score of every question at its stop, (n_questions,), and the range of an unknown mean."""
         seen, values, some = self.seen.of(scored), getattr(scored, name), self.labelled
-        at = seen.at(values, stops, weights=self.weights, among=some)
+        at = seen.at(values, stops, among=some)
         lacking, explored = seen.lacking(stops) & some, self._explored(seen, stops, some)
         if not some.any() or (explored is None and not lacking.any()):
             return at, None
         if lacking.any() and explored != 0:
-            ends = [
-                seen.at(values, stops, unseen=end, weights=self.weights, among=some)
-                for end in (0.0, 1.0)
-            ]
+            ends = [seen.at(values, stops, unseen=end, among=some) for end in (0.0, 1.0)]
         elif explored == 0:
             ends = [seen.bounds(values, stops, end) for end in (0.0, 1.0)]
         elif -1e-9 <= self.mean(at, some) <= 1.0 + 1e-9:
@@ -381,7 +370,7 @@ class Reader:
     ) -> tuple[Array, Range | None]:
         """Return a cost of every question at its stop, and the range of an unknown mean."""
         seen, rows = self.seen, np.arange(len(stops))
-        at = seen.at(paid, stops, weights=self.weights)
+        at = seen.at(paid, stops)
         lacking, explored = seen.lacking(stops), self._explored(seen, stops)
         if explored is None and not lacking.any():
             return at, None
@@ -399,7 +388,7 @@ class Reader:
         most = np.where(seen.last == 0, seen.budget, stops).astype(np.float64)
         ends = [floor[rows, np.maximum(seen.last, 1) - 1], most][: 1 + (name == "rounds")]
         if lacking.any() and explored != 0:
-            sides = [seen.at(paid, stops, unseen=end, weights=self.weights) for end in ends]
+            sides = [seen.at(paid, stops, unseen=end) for end in ends]
         else:
             sides = [seen.bounds(paid, stops, end) for end in ends]
         low, *high = (self.mean(side) for side in sides)
@@ -417,7 +406,7 @@ def cut_notes(record: CutRecord | None, past: Mapping[str, PastCuts | None]) -> 
     if record.explored:
         yield (
             f"censored questions: {record.explored:,} explored ones represent {record.stood_for:,} that "
-            f"were stopped early, by {_HOW[record.weights]}"
+            "were stopped early, by doubly robust estimates, with inverse-propensity weights"
         )
     few = [
         f"{name} ({one.weighing.past})"

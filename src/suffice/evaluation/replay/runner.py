@@ -96,7 +96,7 @@ class Runner:
         self.draws: Resampling = Resampling(settings.resamples, settings.seed)
         self.seen: Seen = measures.seen or Seen.whole(measures.traces)
         labelled, units = self.scored.labelled, measures.units
-        self.reader: Reader = Reader(self.seen, settings.weights, labelled, units, self.draws)
+        self.reader: Reader = Reader(self.seen, labelled, units, self.draws)
         self.book: CostBook = measures.costs(settings.cost_model, of_fixed.reads)
 
     def beside(self) -> CostBook | None:
@@ -226,7 +226,7 @@ def replay(
     runs = [runner.run(candidate) for candidate in candidates]
     intervals = _intervals(runner, runs, axis, settings)
     policies = tuple(_result(run, runner, intervals) for run in runs)
-    cut = CutRecord.of(measures, reader.seen, settings.weights)
+    cut = CutRecord.of(measures, reader.seen)
     unscored = {run.candidate.label: runner.unscored(run) for run in runs}
     labelled = int(scored.labelled.sum())
     return ReplayResult(
@@ -315,13 +315,7 @@ def _intervals(
         if not largest.any():
             return drawn
         scores, others = np.split(drawn, [n_scores], axis=1)
-        wider = with_rare_weights(
-            scores,
-            values[:, :n_scores],
-            largest,
-            centred=settings.weights != "ht",
-            seed=settings.seed,
-        )
+        wider = with_rare_weights(scores, values[:, :n_scores], largest, seed=settings.seed)
         return np.hstack([wider, others])
 
     rounds = np.arange(1, of_fixed.shape[1] + 1)

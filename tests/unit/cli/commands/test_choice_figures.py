@@ -93,8 +93,11 @@ def test_a_promise_says_what_was_tested_with_it_and_what_failed(tmp_path: Path) 
     assert "at most 2" in made["promise"]
     terms = dict(made["terms"])
     assert terms["Tested together with"] == "1, 3, 5, 10 points; not proven: 1"
-    assert terms["Measured mean change"] == f"{round(-100 * stated['measured_loss'], 1) + 0.0:+.1f} points"
+    assert (
+        terms["Measured mean change"]
+        == f"{round(-100 * stated['measured_loss'], 1) + 0.0:+.1f} points"
+    )
     record = page.get("/api/record").json()
     assert record["split"] == record["scored_split"] == ""
-    (shown,) = [one for one in record["policies"] if one["adaptive"]]
+    (shown,) = [one for one in record["policies"] if one["kind"] == "certified"]
     assert shown["score"]["estimate"] == example.said["measured"]["score"]

@@ -128,7 +128,7 @@ RULE = "answer_stable and not abstained and overlap > 0.3 or calibrated(answer_t
 SIGNALS = "answer_stable,overlap,margin_mean"
 COMMANDS = (
     ["replay", EXAMPLE_TRACES, "--policy", "tasr", "--stop-when", RULE, "--cost", "usd",
-     "--prices", "input=0.15,output=0.6", "--macro", EXAMPLE_TRACES],
+     "--prices", "input=0.15,output=0.6"],
     ["search", EXAMPLE_TRACES, "--signals", SIGNALS, "--form", "dnf", "--top", "4", "--report-naive"],
     ["diagnose", EXAMPLE_TRACES, "--signals", SIGNALS, "--policy", "tasr", "--stop-when", RULE],
 )  # fmt: skip

@@ -251,14 +251,13 @@ def test_several_promises_stand_in_the_file_and_hold_live(tmp_path: Path) -> Non
 @pytest.mark.parametrize("family", ["fixed", "thresholds", "rule"])
 @pytest.mark.parametrize("loss", ["drop", "wrong-stop"])
 def test_every_family_on_real_rounds(data_folder: Path, family: str, loss: str) -> None:
-    """49 labelled questions prove nothing: all fall back, and say how many would be needed."""
+    """124 questions prove the path's first step at most: one question in eight stops a round early."""
     qwen = read_traces(data_folder / "traces" / "hotpotqa_qwen1.5b.parquet")
     found = chosen(qwen, family=family, loss=loss, max_loss=0.02)
     assert found.promised is not None
-    assert found.promised.row.proven is None
-    assert found.in_full
-    needed = found.promised.row.needed
-    assert needed is None or needed.low is None or needed.low > 49
+    proven = found.promised.row.proven
+    assert found.in_full == (proven is None)
+    assert proven is None or 0.0 < proven.saved < 0.03
     json.dumps(found.to_json(), allow_nan=False)
 
 
@@ -272,8 +271,9 @@ def test_three_routes(data_folder: Path) -> None:
     assert found.measured.mean_rounds < 2.7
     fixed = chosen(routes, family="fixed", max_loss=0.02, cost="rounds")
     assert fixed.promised is not None
-    saved = [one.promised.row.proven for one in (found, fixed) if one.promised is not None]
-    assert [one is not None and one.saved > 0.1 for one in saved] == [True, False]
+    assert fixed.promised.row.proven is not None
+    kept = [one.promised.row.proven for one in (found, fixed) if one.promised]
+    assert all(one is not None and one.saved > 0.1 for one in kept)
 
 
 @pytest.mark.parametrize("explore", [0.5, None])

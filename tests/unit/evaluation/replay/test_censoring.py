@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.builders import SIX_LOGGED as SIX
-from tests.builders import logged, with_rounds
+from tests.builders import SIX_LOGGED, logged, with_rounds
 from tests.properties import examples
 
 from suffice.evaluation.replay.compare import Comparison, compare
@@ -24,12 +23,13 @@ from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord
 
+SIX = [replace(one, propensity=one.propensity and 0.5) for one in SIX_LOGGED]
 EXPLORED = [record for record in SIX if record.stopped_by != "gold"]
 
 
 def compared(records: list[QuestionRecord], **wanted: object) -> Comparison:
     """The usual fixed budgets and oracles on these questions."""
-    given: dict[str, Any] = {"resamples": 50, "baseline": "fixed-1", "weights": "ht", **wanted}
+    given: dict[str, Any] = {"resamples": 50, "baseline": "fixed-1", **wanted}
     return compare(to_trace_set(records), ComparisonSettings(**given))
 
 
@@ -40,16 +40,17 @@ def of(comparison: Comparison, name: str) -> PolicyResult:
 def test_explored_questions_stand_for_those_cut() -> None:
     comparison = compared(EXPLORED, policies=("fixed-1", "fixed-2", "fixed-4"))
     full = of(comparison, "fixed-4")
-    # a and b count 0, c 4, d 1, and f, which ended by itself, stays wrong
-    assert full.f1 == pytest.approx(5 / 5)
-    # by weights (4 x 4 + 4 + 2) / 5 = 4.4, more than four rounds can be
+    # a and b are expected to be right as c is, c counts 0 + 2 x 1, d 1, and f, which ended by itself, 0
+    assert full.f1 == pytest.approx((1 + 1 + 2 + 1 + 0) / 5)
+    # of a, b and c, (4 + 4 + 2 + 2 x 2) / 3 = 4.7, more than four rounds can be
     assert full.costs["rounds"] is None
-    assert full.stop_counts == {2: 1, 4: 5}
+    assert full.stop_counts == {2: 1, 4: 3}
     assert full.delta is not None
     past = full.at_stops.past
     assert past is not None
-    assert (past.unseen, past.weighing.largest, past.weighing.past) == (0, 4.0, 1)
+    assert (past.unseen, past.weighing.largest, past.weighing.past) == (0, 2.0, 1)
     assert past.few
+    assert any("1, too few" in table.text() for table in comparison.tables())
     # a, cut in round 2, may have ended there or gone on to round 4, b in any
     assert past.ranges["rounds"].low == pytest.approx((2 + 1 + 4 + 4 + 2) / 5)
     assert past.ranges["rounds"].high == pytest.approx((4 + 4 + 4 + 4 + 2) / 5)
@@ -78,8 +79,8 @@ def test_what_was_not_seen_is_a_range_and_never_a_number() -> None:
     assert past.unseen == 1
     score, rounds = past.ranges["f1"], past.ranges["rounds"]
     assert [score.low, score.high] == pytest.approx([4 / 6, 5 / 6])
-    # e has at least its 2 rounds and at most 3; c counts 4 times 3
-    assert [rounds.low, rounds.high] == pytest.approx([19 / 6, 20 / 6])
+    # e has at least its 2 rounds and at most 3; c counts 2 + 2 x 1
+    assert [rounds.low, rounds.high] == pytest.approx([17 / 6, 18 / 6])
     assert past.ranges["llm_calls"].high is None
     assert all(policy.frontier_gain is None for policy in comparison.result.policies)
     text = comparison.tables()[-1].text()
@@ -95,18 +96,11 @@ def test_what_was_not_seen_is_a_range_and_never_a_number() -> None:
     assert any("not estimated" in note for note in comparison.result.notes)
 
 
-def test_self_normalised_weights_give_the_mean_of_the_explored() -> None:
-    found = of(compared(EXPLORED, policies=("fixed-4",), weights="self-normalised"), "fixed-4")
-    # c stands for a, b and itself; d and f are as recorded
-    assert found.f1 == pytest.approx((3 * 1 + 1 + 0) / 5)
-    assert found.interval is not None
-
-
 def test_questions_without_labels_count_in_costs_alone() -> None:
     blank = [replace(one, gold=replace(one.gold, answers=())) for one in EXPLORED[:1]]
     found = of(compared([*blank, *EXPLORED[1:]], policies=("fixed-4",)), "fixed-4")
-    # c counts for itself, b for a too: (4 + 2 x 0 + 1 + 0) / 5
-    assert found.f1 == pytest.approx(5 / 5)
+    # c counts for itself, b for a too
+    assert found.f1 == pytest.approx((2 + 2 * 1 + 1 + 0) / 5)
     assert found.costs["rounds"] is None
 
 
@@ -127,7 +121,7 @@ def test_agreement_is_known_of_questions_that_ran_to_the_full_budget() -> None:
     found = of(compared(EXPLORED, policies=("fixed-1",), metric="agreement"), "fixed-1")
     past = found.at_stops.past
     assert past is not None
-    assert past.weights.tolist() == [0, 0, 4, 1, 1]
+    assert past.weights.tolist() == [0, 0, 2, 1, 1]
 
 
 def test_cuts_by_the_label_are_bounded_only(data_folder: Path) -> None:
@@ -165,12 +159,11 @@ def test_exploration_is_held_against_its_promise() -> None:
     assert wrong.startswith("exploration NOT AS PROMISED: 40 of 80")
 
 
-@pytest.mark.parametrize("weights", ["ht", "self-normalised"])
-def test_of_what_few_explored_questions_did_not_show_an_interval_is_open(weights: str) -> None:
+def test_of_what_few_explored_questions_did_not_show_an_interval_is_open() -> None:
     """Ten of weight 20 were wrong throughout; of the 200 some may still have been right later."""
     cut = [logged(f"a{n:03d}", [0], 1, end="policy", propensity=0.05) for n in range(190)]
     explored = [logged(f"b{n:03d}", [0, 0, 0], 1, propensity=0.05) for n in range(10)]
-    comparison = compared([*cut, *explored], policies=("fixed-1", "fixed-3"), weights=weights)
+    comparison = compared([*cut, *explored], policies=("fixed-1", "fixed-3"), resamples=2000)
     one, full = of(comparison, "fixed-1"), of(comparison, "fixed-3")
     assert one.interval is not None
     assert full.interval is not None
@@ -268,41 +261,22 @@ def test_a_fixed_budget_costs_what_it_costs() -> None:
                 propensity=0.1,
             )
         )
-    augmented, plain = (
-        of(compared(records, policies=("fixed-5",), weights=weights), "fixed-5")
-        for weights in ("augmented", "ht")
-    )
-    assert augmented.mean_rounds == pytest.approx(5.0)
-    assert augmented.costs["llm_calls"] == pytest.approx(1.0)
-    # five of weight 10 are half of a hundred: 2.5 rounds and 0.5 calls
-    assert np.isnan(plain.mean_rounds)
-    assert plain.costs["llm_calls"] is None
-    assert plain.at_stops.past is not None
-    assert plain.at_stops.past.few
-    rounds = plain.at_stops.past.ranges["rounds"]
-    assert rounds.high == pytest.approx(5.0)
-    text = compared(records, policies=("fixed-5",), weights="ht").tables()
-    assert any("5, too few" in table.text() for table in text)
+    found = of(compared(records, policies=("fixed-5",)), "fixed-5")
+    # five of weight 10 alone are half of a hundred: 2.5 rounds and 0.5 calls
+    assert found.mean_rounds == pytest.approx(5.0)
+    assert found.costs["llm_calls"] == pytest.approx(1.0)
 
 
 @settings(max_examples=examples(60))
-@given(
-    st.integers(0, 10_000),
-    st.sampled_from(["augmented", "ht", "self-normalised"]),
-    st.floats(0.05, 1.0),
-    st.floats(0.0, 1.0),
-    st.integers(3, 40),
-)
+@given(st.integers(0, 10_000), st.floats(0.05, 1.0), st.floats(0.0, 1.0), st.integers(3, 40))
 def test_no_figure_lies_beyond_what_it_can_be(
-    seed: int, weights: str, first: float, second: float, count: int
+    seed: int, first: float, second: float, count: int
 ) -> None:
     records = live(
         right_later(count, 0.5, 0.9, seed), share=0.15, labelled=(first, second), seed=seed
     )
     records[0] = logged("0000", [0, 1], None, propensity=0.15)
-    result = compared(
-        records, policies=("fixed-1", "fixed-2"), weights=weights, resamples=20
-    ).result
+    result = compared(records, policies=("fixed-1", "fixed-2"), resamples=20).result
     for policy in result.policies:
         for score in (policy.em, policy.f1, policy.acc):
             assert score is None or -1e-9 <= score <= 1.0 + 1e-9

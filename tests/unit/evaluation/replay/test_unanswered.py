@@ -15,7 +15,6 @@ from suffice.costs.usage import CostReads, stop_costs
 from suffice.errors import UsageError
 from suffice.evaluation.choose.search import search
 from suffice.evaluation.replay.compare import compare
-from suffice.evaluation.replay.macro import macro_means
 from suffice.evaluation.settings import ComparisonSettings, SearchSettings
 from suffice.live.controller import Controller
 from suffice.measures.measures import Measures
@@ -141,14 +140,6 @@ def test_what_is_chosen_by_scores_needs_them_throughout(traces: TraceSet) -> Non
         search(traces, SearchSettings(signals=("own",)))
     assert "the first: round 1 of question 'q01'" in str(caught.value)
     assert "record an answer in every round" in str(caught.value)
-
-
-def test_means_over_sets_need_scores(traces: TraceSet) -> None:
-    comparison = compare(traces, ComparisonSettings(policies=("fixed-1", "fixed-3")))
-    with pytest.raises(
-        UsageError, match="no score is known of fixed-1, which stop at rounds without"
-    ):
-        macro_means([comparison, comparison])
 
 
 @given(

@@ -13,7 +13,6 @@ from suffice.evaluation.choose.search import search
 from suffice.evaluation.diagnose.diagnosis import breakdown, selective_prediction
 from suffice.evaluation.diagnose.signal_diagnostics import diagnose
 from suffice.evaluation.replay.compare import Comparison, compare
-from suffice.evaluation.replay.macro import macro_means
 from suffice.evaluation.settings import ComparisonSettings, DiagnosisSettings, SearchSettings
 from suffice.measures.measures import Measures
 from suffice.policies.fitting import fit_data
@@ -155,25 +154,6 @@ def test_breakdown_diagnosis_and_selection_resample_units() -> None:
     for one, other in zip(*results, strict=True):
         assert one[0] is not None
         assert one[1] - one[0] == pytest.approx(other[1] - other[0], rel=0.02, abs=1e-9)
-
-
-def test_a_question_of_two_sets_is_one_under_any_name() -> None:
-    records = random_records(30, seed=4)
-    renamed = [
-        replace(record, question=replace(record.question, id=f"x{record.question.id}"))
-        for record in records
-    ]
-    sets = [compared(to_trace_set(made), split=None) for made in (records, renamed)]
-    together = macro_means(sets)
-    assert together.shared == together.labelled[0] == together.labelled[1] > 10
-    alone = macro_means([sets[0], compared(to_trace_set(records), split=None)])
-    for one, other in zip(together.policies, alone.policies, strict=True):
-        assert_alike(one.score, other.score)
-    repeated = compared(to_trace_set(copies(records, lambda _: 3)), split=None)
-    again = macro_means([repeated, sets[0]])
-    assert again.labelled[0] == 3 * again.labelled[1]
-    for one, other in zip(again.policies, alone.policies, strict=True):
-        assert_alike(one.score, other.score)
 
 
 # --- divisions ---------------------------------------------------------------------------------------

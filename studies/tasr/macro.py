@@ -1,4 +1,4 @@
-"""Several records side by side: means that count each the same."""
+"""Several records side by side: means that count each the same (paper 0, table 1 and figure 3)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,20 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
+from studies.command import Found, out_option, report
+from suffice.cli.output import Form, fit_progress, waiting
+from suffice.cli.parser import command
+from suffice.cli.shared_options import TRACES, Compared, Sampling
 from suffice.errors import UsageError, counted
-from suffice.evaluation.replay.compare import Comparison
+from suffice.evaluation.replay.compare import Comparison, compare
 from suffice.evaluation.replay.frontier import interpolate
 from suffice.evaluation.replay.named_policies import CLOSED_BOOK
+from suffice.options import Option
+from suffice.policies.method import FitRun
 from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.table import Cell, Column, Table
 from suffice.results.tabular import Tabular
@@ -36,7 +42,6 @@ class MacroPolicy:
     delta: Interval = field(metadata={"json": "delta_{metric}"})
     over_fixed: Interval | None
     mean_rounds: float
-    fixed: bool = field(metadata={"json": None})
     by_set: tuple[float, ...] = field(metadata={"json": "set_{metric}"})
     label: str = field(metadata={"json": None})
 
@@ -55,11 +60,6 @@ class MacroResult(Tabular):
     metric: Metric
     baseline: str
     policies: tuple[MacroPolicy, ...]
-    answer: str = "latest"
-
-    @property
-    def frontier(self) -> list[tuple[float, float]]:
-        return sorted((one.mean_rounds, one.score.estimate) for one in self.policies if one.fixed)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -69,7 +69,6 @@ class MacroResult(Tabular):
             ],
             "shared_questions": self.shared,
             "metric": self.metric.name,
-            "answer": self.answer,
             "baseline": self.baseline,
             "policies": as_json(self.policies),
         }
@@ -146,12 +145,8 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
     if len({result.metric for result in results}) > 1:
         told = ", ".join(f"{result.source} by {result.metric.name}" for result in results)
         raise UsageError(
-            f"the records are compared by different metrics ({told}); type --metric agreement (in Python "
-            "metric=), which needs no gold answers"
-        )
-    if len(answers := {result.answer for result in results}) > 1:
-        raise UsageError(
-            f"every record must be replayed with the same answer=, found {', '.join(sorted(answers))}"
+            f"the records are compared by different metrics ({told}); type --metric agreement, which needs "
+            "no gold answers"
         )
     by_id = any(is_veiled(comparison.traces.origin.run) for comparison in comparisons)
     sets = [_set(comparison, by_id=by_id) for comparison in comparisons]
@@ -169,7 +164,6 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
             times > 1 for times in Counter(key for one in sets for key in one.keys).values()
         ),
         metric=first.metric,
-        answer=first.answer,
         baseline=first.baseline,
         policies=tuple(
             MacroPolicy(
@@ -186,7 +180,6 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
                 if fixed and number not in fixed
                 else None,
                 mean_rounds=float(rounds[number]),
-                fixed=number in fixed,
                 by_set=tuple(float(one.columns[:, number].mean()) for one in sets),
                 label=first.policies[number].label,
             )
@@ -278,3 +271,35 @@ def _draws(group: Sequence[_Set], resamples: int, seed: int) -> list[Array]:
     ends = np.cumsum([columns.shape[1] for columns in asked])[:-1]
     parts = np.split(drawn, ends, axis=1)
     return [part[:, :-1] / np.where(part[:, [-1]] > 0, part[:, [-1]], 1.0) for part in parts]
+
+
+@command()
+def run(
+    traces: Annotated[
+        tuple[str, ...],
+        Option(positional=True, repeats=True, metavar="TRACES", help=f"{TRACES}; two or more"),
+    ],
+    *,
+    reading: Sampling,
+    compared: Compared,
+    out: Annotated[str | None, out_option("also write tasr.json")] = None,
+    form: Form,
+) -> int:
+    """Average policies over several records, each of which counts the same.
+
+    Shows the mean score, its difference to the baseline and to the fixed budgets of equal rounds, with
+    intervals, and the score in each record. A question in several records is drawn once.
+    """
+    settings, fitting = compared.read(reading), FitRun(progress=fit_progress())
+    measured = [reading.measures(path) for path in traces]
+    with waiting("replaying"):
+        comparisons = [compare(measures, settings, run=fitting) for measures in measured]
+    means = macro_means(comparisons)
+    said = [
+        f"{result.source}: {note}"
+        for result in (comparison.result for comparison in comparisons)
+        for note in (*result.banners, *result.notes)
+    ]
+    return report(
+        "tasr", Found(document=means.to_json(), shown=means.tables(), notes=said), form, out
+    )

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import io
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from studies.tasr.__main__ import main
+from studies.tasr.macro import macro_means
 from tests.builders import written_traces
 
+from suffice.errors import UsageError
 from suffice.evaluation.replay.compare import Comparison, compare
-from suffice.evaluation.replay.macro import macro_means
 from suffice.evaluation.settings import ComparisonSettings
 from suffice.live.privacy import redact_traces
 from suffice.stats import intervals as sums
-from suffice.testing.traces import make_record, to_trace_set
+from suffice.testing.traces import make_record, random_records, to_trace_set
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.trace_set import TraceSet
 
@@ -176,3 +181,63 @@ def test_questions_of_redacted_records_are_known_by_their_ids(tmp_path: Path) ->
     assert found.shared == 40
     plain = macro_means(replayed(whole, whole))
     assert found.policies[0].score == plain.policies[0].score
+
+
+def test_a_question_of_two_sets_is_one_under_any_name() -> None:
+    records = random_records(30, seed=4)
+
+    def named(suffixes: str) -> Comparison:
+        made = [
+            dataclasses.replace(
+                record,
+                question=dataclasses.replace(record.question, id=f"{record.question.id}{suffix}"),
+            )
+            for record in records
+            for suffix in suffixes
+        ]
+        asked = ComparisonSettings(rules=("overlap < 0.5",), policies=("fixed-1", "fixed-3"))
+        return compare(to_trace_set(made), asked)
+
+    sets = [named("a"), named("b")]
+    together, alone = macro_means(sets), macro_means([sets[0], sets[0]])
+    assert together.shared == together.labelled[0] == together.labelled[1] > 10
+    again = macro_means([named("abc"), sets[0]])
+    assert again.labelled[0] == 3 * again.labelled[1]
+    for found in (together, again):
+        for one, other in zip(found.policies, alone.policies, strict=True):
+            ends = [one.score.estimate, one.score.low, one.score.high]
+            assert ends == pytest.approx(
+                [other.score.estimate, other.score.low, other.score.high], abs=1e-9
+            )
+
+
+def test_what_has_no_score_is_refused() -> None:
+    """Of loops that are asked at their end, earlier stops are not scored."""
+    records = []
+    for record in random_records(20):
+        *before, last = record.rounds
+        unasked = (dataclasses.replace(each, answer=None, tokens=None) for each in before)
+        records.append(dataclasses.replace(record, rounds=(*unasked, last)))
+    comparison = compare(to_trace_set(records), ComparisonSettings(policies=("fixed-1", "fixed-3")))
+    with pytest.raises(UsageError, match="no score is known of fixed-1"):
+        macro_means([comparison, comparison])
+
+
+def test_the_command_prints_the_means_of_its_records(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    paths = []
+    for seed in (1, 2, 3):
+        (tmp_path / str(seed)).mkdir()
+        paths.append(str(written_traces(tmp_path / str(seed), random_records(30, seed=seed))))
+    assert main([*paths, "--bootstrap", "20", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert [each["traces"] for each in document["sets"]] == paths
+    for policy in document["policies"]:
+        assert policy["f1"] == pytest.approx(np.mean(policy["set_f1"]))
+    assert main([*paths, "--bootstrap", "20", "--format", "csv"]) == 0
+    first = capsys.readouterr().out.split("\n\n")[0]
+    rows = list(csv.DictReader(io.StringIO(first)))
+    gains = [policy["over_fixed"] for policy in document["policies"]]
+    assert [row["over_fixed"] != "" for row in rows] == [gain is not None for gain in gains]
+    assert main(paths[:1]) == 2

@@ -1,0 +1,1 @@
+"""TASR on several records at once (paper 0)."""
