@@ -11,7 +11,7 @@ the record and on random parts of 300 and 1,000; the cost is rounds.
 and what it chose is replayed on the third. ``--quick`` leaves out Stop-RAG's network, whose fit is most of
 the time.
 
-*Respelled*: the ids of the questions are spelled anew, which is all that orders and coins depend on. Told is
+*Respelled*: the ids and groups of the questions are spelled anew: coins and orders depend on no more. Told is
 how many verdicts of the five bounds, tested together, name another policy than the first spelling.
 
 *Coverage*: the record is taken for the population. Copies of its questions, of which few are drawn at a
@@ -46,6 +46,7 @@ from suffice.policies.registry import nameable_methods
 from suffice.policies.rules.policy import coin_sides
 from suffice.stats.p_values import student_t_upper
 from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.trace_set import unit_keys
 
 BOUNDS, DRAWS, DRAWN, COPIES = (0.02, 0.1), 60, 400, 20
 SIZES, PARTS = (300, 1000, 3000), 10
@@ -128,12 +129,18 @@ def respelled(record: Measures, spellings: int) -> str:
 
 
 def renamed(record: Measures, number: int) -> Measures:
-    """The record under ids with a number before them."""
+    """The record with a number before ids, which toss the coins, and groups, which make the orders."""
     table = record.traces.table
-    place = table.schema.get_field_index("question_id")
-    ids = pc.binary_join_element_wise(f"{number}-", table.column(place).cast(pa.string()), "")
-    kind = table.schema.field(place)
-    table = table.set_column(place, kind, ids.cast(kind.type))
+    rows = np.repeat(unit_keys(record.traces), record.traces.last_rounds)
+    names = {"question_id": table.column("question_id"), "group": pa.array(rows.astype(np.int64))}
+    for name, cells in names.items():
+        spelled = pc.binary_join_element_wise(f"{number}-", cells.cast(pa.string()), "")
+        if name in table.column_names:
+            place = table.schema.get_field_index(name)
+            kind = table.schema.field(place).type
+            table = table.set_column(place, name, spelled.cast(kind))
+        else:
+            table = table.append_column(name, spelled)
     return Measures.of(replace(record.traces, table=table)).by(record.metric.name)
 
 

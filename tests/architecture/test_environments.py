@@ -214,7 +214,7 @@ def test_the_demo_runs_on_what_its_extra_brings(tmp_path: Path) -> None:
     assert {distribution_of(top) for top in embedded} <= EXTRAS["demo"]
     assert len(done.stdout.splitlines()) <= 45
     choice, _, recording = done.stdout.partition("held-out questions")
-    assert choice.startswith("Stop when")
+    assert choice.startswith("Stop ")
     assert recording.count("tasr") == 2
     named = dict(line.split(": ") for line in recording.splitlines()[-3:])
     assert list(named) == ["Traces", "Policy", "Report"]

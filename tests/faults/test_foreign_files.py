@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import resource
 import sqlite3
@@ -304,7 +305,14 @@ def test_no_credential_of_a_watch_stands_in_its_record(
     for file in (one for one in tmp_path.rglob("*") if one.is_file()):
         assert WORD.encode() not in file.read_bytes(), file
     held = suffice.read(tmp_path / "live.db").origin.run
-    kept = KEPT if texts == "all" else {**KEPT, "corpus": "[struck]"}
+    kept = dict(KEPT)
+    if (
+        texts != "all"
+    ):  # a path may name a user, and a prompt is a text; its digest tells loops apart
+        kept |= {
+            "corpus": "[struck]",
+            "prompt": hashlib.sha256(KEPT["prompt"].encode()).hexdigest()[:12],
+        }
     assert {name: held[name] for name in kept} == kept
 
 

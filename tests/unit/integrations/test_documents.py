@@ -116,6 +116,12 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (tmp_path / "odd_search.py").write_text("1 / 0\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in (
+        "my_search",
+        "broken_search",
+        "odd_search",
+    ):  # other tests have modules of these names
+        monkeypatch.delitem(sys.modules, name, raising=False)
     yield
     for name in ("my_search", "broken_search", "odd_search"):
         sys.modules.pop(name, None)

@@ -390,7 +390,7 @@ def _rules(
     return texts, len(priced), notes, None
 
 
-_ORDERS, _BETS, _MANY = (10, 200), 200_000, 20_000
+_ORDERS, _BETS, _MANY = (200, 1000), 600_000, 20_000
 """Least and most orders in which units are bet on, their number times the units, and the units beyond which
 one order is as good as many."""
 
