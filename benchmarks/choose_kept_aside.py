@@ -11,8 +11,9 @@ the record and on random parts of 300 and 1,000; the cost is rounds.
 and what it chose is replayed on the third. ``--quick`` leaves out Stop-RAG's network, whose fit is most of
 the time.
 
-*Respelled*: the ids and groups of the questions are spelled anew: coins and orders depend on no more. Told is
-how many verdicts of the five bounds, tested together, name another policy than the first spelling.
+*Respelled*: the ids of the questions are spelled anew, and then their groups, too. No coin and no order
+depends on more. Told is how many verdicts of the five bounds, tested together, are not the most common one
+of their bound.
 
 *Coverage*: the record is taken for the population. Copies of its questions, of which few are drawn at a
 time, are nearly independent draws, and what a policy loses on the whole record is the truth. Candidates are
@@ -116,23 +117,27 @@ def proven_rows(record: Measures) -> Iterator[str]:
 
 
 def respelled(record: Measures, spellings: int) -> str:
-    """A row: verdicts, and those that differ from the first spelling's."""
-    told = []
-    for number in range(spellings + 1):
-        anew = renamed(record, number)
-        settings = ChoiceSettings(cost="rounds", metric=record.metric.name)
-        along = PathTests(anew, anew, settings, [*paths_of(anew, "rounds")])
-        rows = prove(along, None, [Promise(max_loss=bound) for bound in LOSSES])
-        told.append([row.proven.title if row.proven else None for row in rows])
-    changed = sum(one != first for row in told[1:] for one, first in zip(row, told[0], strict=True))
-    return f"{spellings * len(LOSSES)} | {changed}"
+    """A row: verdicts, and those that are not the most common one of their bound."""
+    cells = [str(spellings * len(LOSSES))]
+    for groups in (False, True):
+        told = []
+        for number in range(spellings):
+            anew = renamed(record, number, groups=groups)
+            settings = ChoiceSettings(cost="rounds", metric=record.metric.name)
+            along = PathTests(anew, anew, settings, [*paths_of(anew, "rounds")])
+            rows = prove(along, None, [Promise(max_loss=bound) for bound in LOSSES])
+            told.append([row.proven.title if row.proven else None for row in rows])
+        cells.append(str(sum(spellings - max(map(of.count, of)) for of in zip(*told, strict=True))))
+    return " | ".join(cells)
 
 
-def renamed(record: Measures, number: int) -> Measures:
-    """The record with a number before ids, which toss the coins, and groups, which make the orders."""
+def renamed(record: Measures, number: int, *, groups: bool) -> Measures:
+    """The record with a number before the ids, which toss coins; ``groups``, which make orders, too."""
     table = record.traces.table
-    rows = np.repeat(unit_keys(record.traces), record.traces.last_rounds)
-    names = {"question_id": table.column("question_id"), "group": pa.array(rows.astype(np.int64))}
+    names = {"question_id": table.column("question_id")}
+    if groups:
+        rows = np.repeat(unit_keys(record.traces), record.traces.last_rounds)
+        names["group"] = pa.array(rows.astype(np.int64))
     for name, cells in names.items():
         spelled = pc.binary_join_element_wise(f"{number}-", cells.cast(pa.string()), "")
         if name in table.column_names:
