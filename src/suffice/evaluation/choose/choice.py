@@ -23,6 +23,7 @@ from suffice.evaluation.settings import ChoiceSettings
 from suffice.measures.costs import ANSWERS_ASSUMED, CostAxis, CostChange, cost_changes
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.policy_file import policy_hash, save_policy
+from suffice.policies.rules.policy import coin_sides
 from suffice.results.formats import amount, decimal, percent, points
 from suffice.results.plots import Plot
 from suffice.results.table import Column, Described, Table, Value, table_of
@@ -400,9 +401,8 @@ class Choice(Tabular):
         size = self.parts["all" if self.chosen.of_no_label else PROVE]
         delta = self.measured.delta_full
         scored = "is not known" if delta is None else f"changes by {points(delta)} points"
-        short = self._saves() or "Saves nothing."
         said = f"On {where} {counted(size, 'question')} {self.metric.label} {scored}."
-        return short, f"{said}{self._above_the_cap()}"
+        return self._saves() or "Saves nothing.", f"{said}{self._above_the_cap()}"
 
     def _changed(self) -> tuple[str, str]:
         if self.result.cut is not None:
@@ -417,7 +417,9 @@ class Choice(Tabular):
             told = f"{lower} now wrong, {higher} now right"
         else:
             told = f"{self.metric.label} lower for {lower}, higher for {higher}"
-        return f"{early} of {counted(len(self.measured.stops), 'question')} stop early:", f"{told}."
+        by = "By its coin, " if coin_sides(self.policy) else ""
+        asked = counted(len(self.measured.stops), "question")
+        return f"{by}{early} of {asked} stop early:", f"{told}."
 
     def _above_the_cap(self) -> str:
         most, own = self.settings.max_cost, self.measured.costs.get(self.axis.name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -75,15 +74,10 @@ def _floor(half: Half, of: LossName, limit: float, level: float) -> int:
         orders = np.arange(size)[None, :]
         return bool(_p_values(half, np.zeros((size, 1)), of, limit, level, orders)[0] <= level)
 
-    high = _doubled(proves)
+    high = 2
+    while not proves(high):
+        high *= 2
     return 1 + bisect_left(range(1, high), True, key=proves)
-
-
-def _doubled(proves: Callable[[int], bool]) -> int:
-    size = 2
-    while not proves(size):
-        size *= 2
-    return size
 
 
 def _p_values(
