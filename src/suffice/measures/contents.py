@@ -266,8 +266,8 @@ class Exploration:
         for share in self.shares:
             fits = NOT_AS_PROMISED if share["p_value"] < _ALARM else "exploration as promised"
             notes.append(
-                f"{fits}: {share['explored']:,} of {counted(share['stopped'], 'question')} ran "
-                f"on past their policy's stop ({percent(share['explored'] / share['stopped'])}%, configured "
+                f"{fits}: {share['explored']:,} of {counted(share['stopped'], 'question')} whose policy "
+                f"said stop were explored ({percent(share['explored'] / share['stopped'])}%, configured "
                 f"{percent(share['propensity'])}%, exact binomial p {p_value(share['p_value'])})"
             )
             if share["p_value"] < _ALARM:

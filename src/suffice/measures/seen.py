@@ -428,9 +428,8 @@ def _cut(traces: TraceSet) -> tuple[str, ...]:
     if seen is not None and seen.stood_for.any():
         shares = ", ".join(f"{share:g}" for share in np.unique(seen.propensity[seen.stood_for]))
         said.append(
-            f"{int(seen.explored.sum()):,} explored questions (propensity {shares}) ran on past their "
-            f"policy's stop. They represent {int(seen.stood_for.sum()):,} that stopped, so later rounds "
-            "can be estimated."
+            f"{int(seen.explored.sum()):,} explored questions (propensity {shares}) were not stopped. They "
+            f"represent {int(seen.stood_for.sum()):,} that were, so later rounds can be estimated."
         )
     if seen is not None and seen.unseen.any():
         said.append(

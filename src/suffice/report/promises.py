@@ -121,7 +121,9 @@ _TERMS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "p_value": ("p-value", p_value),
     "mean_cost": ("Cost a question", amount),
     "full_budget_cost": ("Cost at the full budget", amount),
-    "questions_needed": ("Labelled questions needed for a cheaper policy", count),
+    "questions_needed": ("Labeled questions needed for a cheaper policy", count),
+    "questions_needed_most": ("The same if one more lost all", count),
+    "questions_at_least": ("Fewer prove no cheaper policy", count),
 }
 """The terms of a promise as they are called here."""
 _CHANGES = {"signed": "Measured mean change", "drop": "Measured mean change, gains not counted"}
@@ -146,7 +148,9 @@ def terms_in_words(guarantee: Terms) -> Iterator[tuple[str, str]]:
         )
         told = "" if missed is None else f"; not proven: {failed or 'none'}"
         yield "Tested together with", f"{others} points{told}"
-    for name, term in guarantee["more"].items():
+    for name, term in (
+        (name, term) for name, term in guarantee["more"].items() if term is not None
+    ):
         yield shorten(visible(name), 60), shorten(visible(term), _LONGEST)
 
 

@@ -167,7 +167,7 @@ class Choice(Tabular):
         }
 
     def _returned(self, policy: PolicyResult) -> Array:
-        return policy.at_stops.scores[self.metric.score]
+        return (policy.at_stops.tossed or policy.at_stops.scores)[self.metric.score]
 
     def saved_by(self, candidate: Candidate) -> float | None:
         both = self.measured_of(candidate), self._full_of(candidate)
@@ -331,7 +331,7 @@ class Choice(Tabular):
         ends = (
             ""
             if self._ended is None
-            else f" The recorded loop ended by itself after {decimal(self._ended)} rounds on average."
+            else f" The recorded loop may end by itself, and takes {decimal(self._ended)} rounds on average."
         )
         best, _, at_best = max(known, key=lambda at: (at[2], -at[0]))
         if best not in (first, last):
@@ -402,7 +402,9 @@ class Choice(Tabular):
         delta = self.measured.delta_full
         scored = "is not known" if delta is None else f"changes by {points(delta)} points"
         said = f"On {where} {counted(size, 'question')} {self.metric.label} {scored}."
-        return self._saves() or "Saves nothing.", f"{said}{self._above_the_cap()}"
+        unknown = self.saved_by(self.chosen) is None
+        nothing = "What it saves is not known: questions were cut." if unknown else "Saves nothing."
+        return self._saves() or nothing, f"{said}{self._above_the_cap()}"
 
     def _changed(self) -> tuple[str, str]:
         if self.result.cut is not None:
@@ -448,7 +450,7 @@ class Choice(Tabular):
             else ""
         )
         return f"Proven at {sure}:", (
-            f"{self.in_words(row, LOSES)} on average, for independent questions like these and this loop "
+            f"{self.in_words(row, LOSES)}, for independent questions like these and this loop "
             f"as it was recorded once (p = {row.proven.p_value:.2g}, {how}).{together}"
         )
 

@@ -74,6 +74,8 @@ def choose(traces: Traces, settings: ChoiceSettings) -> Choice:
         refuse_wrong_exploration(measures)
     complete, incomplete = without_gaps(measures, "choosing", settings.f1_kind)
     labelled, notes = labelled_only(complete, settings)
+    if complete.seen is not None and labelled.seen is None:
+        complete = labelled  # what the others would have cost was not seen
     axis = complete.costs(settings.cost_model).axis(settings.cost, {})
     settings = replace(settings, cost=axis.name)
     record, drawn = in_parts(labelled, settings)
@@ -135,8 +137,8 @@ def choose(traces: Traces, settings: ChoiceSettings) -> Choice:
         if with_it is chosen:
             notes.append("a live loop is not told the promise: this kind of policy cannot hold one")
         chosen = with_it
-    if promises and (cut := _cut_terms(labelled)):
-        notes.append(f"{cut['cut']}. To prove more, record in shadow mode or explore more")
+    if promises and (cut := _cut_terms(labelled).get("cut")):
+        notes.append(f"{cut}. To prove more, record in shadow mode or explore more")
     sizes = {"all": labelled, FIT_SPLIT: fit, RANK: rank, PROVE: proving}
     made = {
         "questions": labelled.traces.n_questions,

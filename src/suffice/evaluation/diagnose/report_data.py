@@ -38,7 +38,14 @@ from suffice.trace.rounds.trace_set import TraceSet
 _TEXTS = ("path", "loss", "metric", "correction", "cost")
 _NUMBERS = (
     *("max_loss", "confidence", "tested", "certified", "p_value", "measured_loss", "units"),
-    *("questions_needed", "mean_cost", "full_budget_cost", "min_rounds"),
+    *(
+        "questions_needed",
+        "questions_needed_most",
+        "questions_at_least",
+        "mean_cost",
+        "full_budget_cost",
+        "min_rounds",
+    ),
 )
 LOSSES_TESTED = ("together_with", "not_proven")
 _KNOWN = frozenset(

@@ -271,6 +271,7 @@ class AtStops:
     costs: Mapping[str, Array | None] = field(default_factory=dict)
     past: PastCuts | None = None
     ranges: Mapping[str, Range] = field(default_factory=dict)
+    tossed: Mapping[ScoreName, Array] = field(default_factory=dict)  # as its coin fell
 
     def averaged(self, sides: Sequence[tuple[float, AtStops]]) -> AtStops:
         """Return the mean over the sides of a coin, with their chances; itself if a side is not known."""
@@ -287,6 +288,7 @@ class AtStops:
             self,
             scores={name: values for name, values in scores.items() if values is not None},
             costs={name: mean([side.costs[name] for _, side in sides]) for name in self.costs},
+            tossed=self.scores,
         )
 
 

@@ -70,6 +70,22 @@ def test_early_stops_of_a_graded_score_are_lower_or_higher(example: Chosen) -> N
     assert line in example.page.text
 
 
+def test_early_stops_of_a_coin_are_those_of_the_file(tmp_path: Path) -> None:
+    """Where both sides of a coin stop early, the counts are as the live policy decides."""
+    example = Chosen(tmp_path, "example", "--max-loss", "0.05")
+    told = {"all": 0, "lower": 0, "higher": 0}
+    for one in suffice.read("example").records():
+        controller = suffice.Controller.load(example.policy)
+        controller.start(one.question.text, question_id=one.question.id)
+        stops = (n for n, held in enumerate(one.rounds, 1) if controller.observe(held).stop)
+        stop = next(stops, len(one.rounds))
+        gain = one.scores[stop] - one.scores[max(one.scores)]
+        told["all"] += stop < len(one.rounds)
+        told["lower"] += gain < 0
+        told["higher"] += gain > 0
+    assert {name: of["count"] for name, of in example.said["early_stops"].items()} == told
+
+
 def test_the_list_of_questions_has_the_score_that_chose(example: Chosen) -> None:
     listed = example.listed
     assert (listed["scale"], listed["scores"], listed["compared"]) == ("graded", ["score"], 0)
