@@ -86,7 +86,7 @@ class AlarmLog:
 class Following:
     """A reader of new questions in a store of live loops, a trace file, or a folder of them.
 
-    New questions of one look come in the order of the end of their last rounds; equal and missing times
+    New questions of one look come in the order of the end of their first rounds; equal and missing times
     keep the order of files by name and of rows. The first look reads the whole record.
     """
 
@@ -99,7 +99,7 @@ class Following:
         self._turn = self._stored_labels = 0
 
     def look(self) -> list[Asked]:
-        """Take everything new since the last look; return its questions in the order of their ends."""
+        """Take everything new since the last look; return its questions in the order they began."""
         # labels first: a question that ends meanwhile is read before a label that comes after it
         labels = self._new_labels()
         return self.production.read(self._new_parts(), labels)

@@ -120,7 +120,7 @@ class Alarm:
 
 
 class Production(Tabular):
-    """A monitor of one policy over all questions that it ran on, given once each in the order of their ends.
+    """A monitor of one policy over all questions that it ran on, given once each in the order they began.
 
     Drift is a conformal martingale for each number of a question, ranked among past and later ones, ties
     broken at random. Each of the k numbers has the level divided by k, valid for any dependence. An average
@@ -185,7 +185,7 @@ class Production(Tabular):
     def read(
         self, parts: Iterable[tuple[TraceSet, Sequence[str]]], labels: Sequence[Label] = ()
     ) -> list[Asked]:
-        """Take new questions and labels; return the questions of this policy in the order of their ends.
+        """Take new questions and labels; return the questions of this policy in the order they began.
 
         Each part of a record comes with its questions' ids in stored order, for questions with equal or
         unknown times.
@@ -200,7 +200,8 @@ class Production(Tabular):
             raise DataError(
                 "no question has a time, which --since needs; leave it out", column="time"
             )
-        stored.sort(key=lambda pair: pair[0].time or _EARLIEST)
+        # of loops side by side the explored ones end last, so the order of ends is no order of chance
+        stored.sort(key=lambda pair: pair[0].begun or _EARLIEST)
         found = [dated for _, dated in stored]
         for question in found:
             self.take(question)

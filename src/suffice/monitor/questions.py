@@ -74,6 +74,7 @@ class SetReturned:
 class Asked:
     id: str
     time: datetime | None = None
+    begun: datetime | None = None  # the end of its first round
     rounds: int
     budget: int | None = None
     stop: int | None
@@ -148,6 +149,7 @@ def _asked(policy: StopPolicy, traces: TraceSet, full: int | None) -> Iterator[A
     texts, scores = traces.table.column("answer").to_pylist(), traces.column("score")
     starts = traces.starts.tolist()
     times, gold = _of_last_rounds(traces, "time"), traces.of_questions("gold_answers")
+    begun = traces.of_questions("time")
     propensity, types = (traces.of_questions(n) for n in ("propensity", "question_type"))
     fell: NDArray[np.bool_] = np.zeros(len(last), bool)
     if traces.has("time"):
@@ -178,6 +180,7 @@ def _asked(policy: StopPolicy, traces: TraceSet, full: int | None) -> Iterator[A
         yield Asked(
             id=name,
             time=times[number],
+            begun=begun[number],
             rounds=rounds,
             budget=full,
             stop=stop,

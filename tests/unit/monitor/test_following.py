@@ -193,3 +193,20 @@ def test_nobody_there() -> None:
 def test_other_addresses_are_refused(url: str) -> None:
     with pytest.raises(UsageError):
         WebHook(url)
+
+
+def test_loops_side_by_side_raise_no_alarm(record: Path) -> None:
+    """Those that are explored end last, in whatever number loops run at once."""
+    with Watch(POLICY, record=record, mode="live", explore=0.2, max_rounds=5) as watch:
+        for batch in range(3):
+            loops = [watch.question("?", question_id=f"{batch}-{n}").begin() for n in range(200)]
+            for _ in range(5):
+                for loop in loops:
+                    if not loop.done:
+                        loop.observe(Round(answer="Oslo", usage=Usage(llm_calls=1)))
+            for loop in loops:
+                loop.end()
+    following = watching(record)
+    following.look()
+    assert following.production.counts["questions"] == 600
+    assert not following.production.alarms
