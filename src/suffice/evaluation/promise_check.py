@@ -263,6 +263,11 @@ class _Stated:
         guess = self.terms.get("fell_back") or not isinstance(found["max_loss"], float)
         return {} if guess or not isinstance(found["confidence"], float) else found
 
+    def wrong_stops(self, asked: ChoiceSettings) -> float | None:
+        """The share of wrong stops that the file promises beside its loss; ``None``: nothing."""
+        bounds = self.terms.get("bounds") or () if asked.loss != "wrong-stop" else ()
+        return next((one["at_most"] for one in bounds if one["of"] == "wrong-stop"), None)
+
     def another(self, asked: ChoiceSettings) -> str | None:
         """What the choice proved instead of what is asked; ``None``: this, or more."""
         if not (found := self.proven):
@@ -343,7 +348,7 @@ def _tested(
                 f"{error:.2g}"
             )
     paid_by = complete if part is labelled else part
-    kept, columns, figures = _measured(part, paid_by, stated.file, asked, error)
+    kept, columns, figures = _measured(part, paid_by, stated, asked, error)
     passed = figures["p_value"] <= error
     if walked is not None:
         passed, figures["p_value"] = walked
@@ -411,6 +416,8 @@ class _Tested:
         asked, metric, figures = self.asked, self.part.metric, self.figures
         most, policy = asked.max_loss or 0.0, self.stated.place
         keeps = bound_in_words(asked.loss, most, metric.label, LOSES, agreement=metric.agreement)
+        if self.stated.wrong_stops(asked) is not None:
+            keeps = allowed_in_words({**self.stated.terms, "max_loss": most})
         if decision == "holds":
             saved = f"saves {percent(figures['saved'])}% of the {COSTS[figures['cost']].label}"
             return (
@@ -435,18 +442,23 @@ def _walked(
     first = whole(terms.get("min_rounds", 1), "guarantee.min_rounds", 1)
     paths = [*paths_of(labelled, axis.name, min_rounds=first, own=own)]
     tests = PathTests(complete, labelled, replace(asked, cost=axis.name), paths)
-    promise = Promise(max_loss=asked.max_loss, confidence=asked.confidence, loss=asked.loss)
+    promise = Promise(
+        max_loss=asked.max_loss,
+        confidence=asked.confidence,
+        loss=asked.loss,
+        max_wrong_stops=stated.wrong_stops(asked),
+    )
     return walk_again(tests, policy.rule, promise, promise.delta)
 
 
 def _measured(
-    part: Measures, paid_by: Measures, file: PolicyFile, asked: ChoiceSettings, error: float
+    part: Measures, paid_by: Measures, stated: _Stated, asked: ChoiceSettings, error: float
 ) -> tuple[Kept, Array, dict[str, Any]]:
     """The policy beside the full budget, its loss and cost (n_questions, 2), and its figures.
 
     A rule that tosses a coin loses and costs what it does on average over the coin, as its choice says.
     """
-    sides = coin_sides(file.policy)
+    file, sides = stated.file, coin_sides(stated.file.policy)
     members = [NamedPolicy.of(Rule(rule=f"round >= {part.traces.n_rounds}"), "full")]
     for number, policy in enumerate((file.policy, *(side for _, side in sides))):
         members.append(NamedPolicy.of(policy, str(number), file.max_rounds))
@@ -462,6 +474,10 @@ def _measured(
     tested = half.p_values(
         columns[:, :1] / share, asked.loss, bound / share, error, whole=not sides or share < 1.0
     )
+    if (most := stated.wrong_stops(asked)) is not None:
+        changed = (half.losses(np.arange(len(members)), "wrong-stop") @ chances)[:, None]
+        also = half.p_values(changed, "wrong-stop", most, error, whole=not sides)
+        tested = np.maximum(tested, also)
     means = per_unit(columns[:, :1], kept.units)
     draws = resampled_means(means, resamples=asked.resamples, seed=asked.seed)
     before, after = paid[0].mean(), (chances @ paid).mean()

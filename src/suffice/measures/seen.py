@@ -141,10 +141,12 @@ class Seen:
         Past ``until`` every question is predicted. Explored ones add 1/propensity times the error of that
         (augmented weights, Robins, Rotnitzky and Zhao 1994). This is unbiased whatever the prediction.
         """
-        taken = self._taken(values, stops, unseen, self.unseen)
         some = np.ones(len(values), bool) if among is None else among
+        if (seen := self.standing(some)) is not self:
+            return seen.at(values, stops, unseen=unseen, among=among)
+        taken = self._taken(values, stops, unseen, self.unseen)
         past, labels = (stops > self.until) & some, self._label_weights(some)
-        if (self.stood_for & some).any():  # else explored questions stand for themselves
+        if (self.stood_for & some).any():
             weight = self.weights(stops)
             expected = self._expected(values, stops, past, some, unseen)
             off = np.where(past & (weight > 0), weight * (taken - expected), 0.0)
@@ -185,12 +187,15 @@ class Seen:
     def _label_weights(self, some: Mask) -> Array:
         """Weight labeled questions, mean 1, so that explored, cut and other ones keep their shares.
 
-        If no explored question or no cut one is labeled, the other kind stands for both.
+        So they do for every propensity. If no explored question or no cut one of it is labeled, the other
+        kind stands for both.
         """
-        cut = self.stood_for
-        arms = [self.explored, cut, ~(self.explored | cut)]
-        if not all((arm & some).any() for arm in arms[:2]):
-            arms = [self.explored | cut, arms[2]]
+        drawn = self.explored | self.stood_for
+        arms = [~drawn]
+        for propensity in np.unique(self.propensity[drawn]):
+            here = drawn & (self.propensity == propensity)
+            both = [here & self.explored, here & self.stood_for]
+            arms += both if all((arm & some).any() for arm in both) else [here]
         shares = [(arm, int(arm.sum()), int((arm & some).sum())) for arm in arms]
         held = [(arm, size, known) for arm, size, known in shares if known]
         weights = np.ones(len(some)) * self.counts
@@ -201,25 +206,34 @@ class Seen:
             return weights
         return np.asarray(weights / weights[some].mean())
 
+    def standing(self, some: Mask) -> Seen:
+        """Let explored questions stand for themselves where ``some`` have no cut one of their propensity."""
+        represented = self.propensity[self.stood_for & some]
+        alone = (self.weight > 1.0) & ~np.isin(self.propensity, represented)
+        if not alone.any():
+            return self
+        until = np.where(alone, self.budget, self.until).astype(np.int16)
+        return replace(self, until=until, weight=np.where(alone, 1.0, self.weight))
+
     def by_labels(self, labelled: Mask) -> Seen:
         """Return labeled questions as if all were labeled: within an arm each counts for 1 / its label rate.
 
-        Arms are explored, cut and other questions. If no cut question is labeled, the explored ones stand
-        for them without weights. An arm without labels is a UsageError: nothing represents its questions.
+        Arms are explored, cut and other questions, by propensity. If no cut question of it is labeled, the
+        explored ones stand for them without weights. Explored or other questions of which none is labeled
+        are a UsageError: nothing represents them.
         """
-        cut, alone = self.stood_for, self
-        if cut.any() and not (cut & labelled).any():
-            as_whole = np.where(self.explored, self.budget, self.until).astype(np.int16)
-            ones = np.where(self.explored, 1.0, self.weight)
-            alone = replace(self, until=as_whole, weight=ones)
-        names = {"explored": self.explored, "cut": cut, "other": ~(self.explored | cut)}
-        for name, arm in names.items():
-            if arm.any() and not (arm & labelled).any() and (name != "cut" or alone is self):
+        drawn = self.explored | self.stood_for
+        strata = [self.propensity == one for one in np.unique(self.propensity[drawn])]
+        arms = [("other", ~drawn), *(("explored", self.explored & here) for here in strata)]
+        for name, arm in arms:
+            if arm.any() and not (arm & labelled).any():
                 raise UsageError(
                     f"none of {counted(int(arm.sum()), f'{name} question')} has a label, so nothing says "
                     "what stopping loses there; label a random part of them: suffice traces label"
                 )
-        return replace(alone.take(labelled), counts=self._label_weights(labelled)[labelled])
+        return replace(
+            self.standing(labelled).take(labelled), counts=self._label_weights(labelled)[labelled]
+        )
 
     def bounds(self, values: Array, stops: Stops, unseen: float | Array) -> Array:
         """Return ``values`` at these stops where they were recorded, else ``unseen``, (n_questions,)."""
@@ -243,8 +257,9 @@ class Seen:
 
     @property
     def reach(self) -> float:
-        """Return the greatest possible weight of a question, at least 1."""
-        return float((np.maximum(self.weight, 1.0) * self.counts).max(initial=1.0))
+        """Return the greatest possible weight of a question, at least 1, whichever were explored."""
+        drawn = (self.weight == 0.0) | (self.weight > 1.0)
+        return float((np.where(drawn, 1.0 / self.propensity, 1.0) * self.counts).max(initial=1.0))
 
     def anchored(self, values: Array, unseen: float | Array) -> Array:
         """Return :meth:`matrix` with less spread: a later stop counts as the stop at ``until``.

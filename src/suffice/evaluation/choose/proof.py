@@ -30,6 +30,7 @@ from suffice.results.formats import about
 from suffice.signals.known_signals import SIGNALS, own_among, resolve
 from suffice.signals.signal_table import lack
 from suffice.stats.units import Array
+from suffice.trace.rounds.records import NOT_READ
 
 COINS = (0.25, 0.5, 0.75, 1.0)
 """Shares of the questions on which the next policy of a path decides, drawn by each question's coin."""
@@ -131,7 +132,7 @@ class _Defined:
 
     def own_confidence(self) -> str | None:
         """The user's own signal that lies between 0 and 1 and varies, the first by name."""
-        for name in sorted(set(self.record.traces.signal_names) - set(SIGNALS)):
+        for name in sorted(set(self.record.traces.signal_names) - {*SIGNALS, *NOT_READ}):
             values = self.record.signals([name]).signal(name)
             values = values[np.isfinite(values)]
             if values.size and 0.0 <= values.min() < values.max() <= 1.0:
