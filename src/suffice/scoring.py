@@ -12,7 +12,6 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Literal, get_args
@@ -48,24 +47,26 @@ def published_normalizer(text: str) -> str:
     return " ".join(text.translate(_DELETE_PUNCTUATION).split())
 
 
-_DIGITS = frozenset(string.digits)
 _MARK = r"[!-/:-@\[-`{-~]"  # ASCII punctuation; that of other scripts is read as one of these
-_MARKS = re.compile(f"{_MARK}+")
-_TELLING = re.compile(  # where a mark may tell answers apart
-    rf"{_MARK}(?:[0-9]|(?<=[+#])|(?<=[-<>])\s+[0-9]|(?<=[^\W\d_]-)(?:\s|$))"
+_TELLING = re.compile(  # no run of marks is read more than a few times
+    rf"(?={_MARK})(?:((?<=[0-9]){_MARK}+(?=[0-9])|(?<=[0-9]e)-(?=[0-9])"  # 3.5 and 1e-3
+    r"|(?<=[^\W\d_])-(?!\S)|(?<=[^\W_])[+#]+)"  # A- and C++
+    rf"|(?:(?<=[^\W_])(?:-|\.++))?({_MARK}*+)(?=[0-9])|{_MARK}+)"  # x=-5, not GPT-5; others go
 )
-_SPACED = re.compile(r"([-<>])(?<!(?s:.)-)\s+(?=[$.]*[0-9])")  # "< 5", and "- 5" if it begins
-_THOUSANDS = re.compile(  # 1,000 and 1'000, 1,00,000 as in India, 1.000.000 and 1.000,5
-    r"(?<![0-9])(?<![0-9][.,'])[1-9][0-9]{0,2}(?:(?:\.[0-9]{3})+(?=,[0-9])|(?:\.[0-9]{3}){2,}(?![.0-9])"
-    r"|(?:(?:,[0-9]{3})+|(?:'[0-9]{3})+|(?:,[0-9]{2})+,[0-9]{3})(?!,?[0-9]|\.[0-9]+[.,][0-9]))"
+_NO_SIGN = re.compile(r"[^-<>.]|\.\.+|\.(?!$)")
+_SPACED = re.compile(r"(?:(?<=\A-)|(?<=[<>]))\s+(?=[$.]*[0-9])")  # "< 5", and "- 5" if it begins
+_IN_BRACKETS = re.compile(r"(?s)\A([^(\[{]*+)(.*[)\]}])")
+_MEMBER = re.compile(r"(?<=[])}0-9]),")
+_THOUSANDS = re.compile(
+    r"(?<![0-9])(?<![0-9][.,'])[1-9][0-9]{0,2}(?:,[0-9]{3})+(?![0-9]|[,'][0-9]|\.[0-9]+[.,'][0-9])"
 )
-_NUMBER = re.compile(r"(-?)(?=[.,]?[0-9])([0-9]*)(?:[.,]([0-9]+))?(?:e([+-]?[0-9]{1,2}))?")
+_NUMBER = re.compile(r"(-?)(?=[.0-9])0*+([0-9]*+)(?:\.([0-9]*+))?")
 _UNSEEN = re.compile(  # what has no width, but for the letters of flags
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U000e0000-\U000e001f\U000e0080-\U000e0fff]"
 )
-_BEHIND_DIGITS = re.compile(  # NFKC makes 102 of 10² and 31/2 of 3½; a narrow blank groups thousands
-    "(?<=\\d)(?:([⁺⁻]?[⁰¹²³⁴-⁹]+|[₀-₉]+)|(?=[¼-¾⅐-⅞])|[\u00a0\u2007\u2009\u202f](?=\\d{3}(?!\\d)))"
+_BEHIND_DIGITS = re.compile(  # NFKC makes 102 of 10² and 31/2 of 3½
+    r"(?<=\d)(?:([⁺⁻]?[⁰¹²³⁴-⁹]+|[₀-₉]+)|(?=[¼-¾⅐-⅞]))"
 )
 _IN_ASCII = dict.fromkeys("´‘’‛′ʹʺʻʼʽʾʿ", "'") | dict(zip("−⁄∕٫٬،", "-//.,,", strict=True))
 
@@ -83,39 +84,16 @@ def _in_ascii(char: str) -> str:
 def _folded(text: str) -> str:
     """Return a text without case, width and composition (Unicode's compatibility caseless match, D146)."""
     text = _UNSEEN.sub("", unicodedata.normalize("NFD", text)).replace("´", "'")
-    text = _BEHIND_DIGITS.sub(lambda m: f"^{m[1]}" if m[1] else " " * (not m[0]), text)
+    text = _BEHIND_DIGITS.sub(lambda m: f"^{m[1]}" if m[1] else " ", text)
     text = unicodedata.normalize("NFKD", text.casefold()).casefold()
     return "".join(map(_in_ascii, unicodedata.normalize("NFKC", text)))
 
 
 def _telling(found: re.Match[str]) -> str:
-    """Return what is left of a run of punctuation: all between digits, signs, ``+`` and ``#`` of words."""
-    marks, text, start = found[0], found.string, found.start()
-    before, after = text[max(start - 1, 0) : start], text[found.end() : found.end() + 1]
-    number, word = after in _DIGITS, before.isalnum()
-    if number and before in _DIGITS:
-        return marks
-    if word and marks == "-":  # 1e-3, and "O-" of blood; not "Covid-19"
-        power = number and before == "e" and text[max(start - 2, 0) : start - 1] in _DIGITS
-        return marks if power or (before.isalpha() and not after.strip()) else ""
-    behind = marks[: len(marks) - len(marks.lstrip("+#"))] if word else ""
-    if not number:
-        return behind
-    sign = "".join(mark for mark in marks[word and marks[0] == "-" :] if mark in "<>-")
-    sign += "." * (marks[-1] == "." != marks[-2:-1] and (not word or len(marks) > 1))
-    return behind + " " * bool(word and sign) + sign
-
-
-def _number(form: str) -> str:
-    """Return a number in its shortest decimals; of another form nothing."""
-    found = _NUMBER.fullmatch(form)
-    if found is None:
-        return ""
-    sign, whole, part, power = found.groups("")
-    if power:
-        whole, _, part = f"{Decimal(f'0{whole}.{part}e{power}'):f}".partition(".")
-    shortest = f"{whole.lstrip('0') or '0'}.{part.rstrip('0')}".rstrip(".")
-    return shortest if shortest == "0" else sign + shortest
+    """Return what is left of punctuation: what tells answers apart, and the sign of a number."""
+    kept, before = found.groups("")
+    sign = _NO_SIGN.sub("", before)
+    return kept or (sign and f" {sign}")
 
 
 @lru_cache(maxsize=65536)
@@ -124,22 +102,20 @@ def answer_form(text: str) -> str:
 
     Case, composition, punctuation and digits of any script, white space and the words a, an and the do not
     count. Kept are combining marks, a sign before a number, punctuation between digits, ``+`` and ``#``
-    behind letters, and the choice "A". A number alone counts by its value, read as in English.
+    behind letters, and the choice "A". Commas part thousands as in English, and members in brackets.
 
-    >>> [answer_form(text) for text in ("The Tempest.", "(A)", "C++", "−5", "$3.50", "1,000", "?")]
-    ['tempest', 'a', 'c++', '-5', '3.5', '1000', '']
+    >>> [answer_form(text) for text in ("The Tempest.", "(A)", "C++", "−5", "$3.50", "1,000", "1,5", "?")]
+    ['tempest', 'a', 'c++', '-5', '3.5', '1000', '1,5', '']
     """
     folded = text.lower() if text.isascii() else _folded(text)
-    bare = folded.translate(_DELETE_PUNCTUATION)
-    if len(bare) < len(folded) and _TELLING.search(folded):
-        plain = _THOUSANDS.sub(lambda found: re.sub("[.,']", "", found[0]), folded.strip())
-        if number := _number(plain.strip("$")):
-            return number
-        bare = _MARKS.sub(_telling, _SPACED.sub(r"\1", plain))
-    words = bare.split()
+    plain = _IN_BRACKETS.sub(lambda m: m[1] + _MEMBER.sub(" ", m[2]), folded.strip())
+    plain = _THOUSANDS.sub(lambda m: m[0].replace(",", ""), _SPACED.sub("", plain))
+    words = _TELLING.sub(_telling, plain).split()
     form = " ".join([word for word in words if word not in ("a", "an", "the")])
-    if form[:1] in _DIGITS or form[:1] in ("-", "."):
-        return form if form.isdigit() and form[0] != "0" else _number(form) or form
+    if found := _NUMBER.fullmatch(form):
+        sign, whole, part = found.groups("")
+        form = f"{whole or 0}.{part}".rstrip("0").rstrip(".")
+        return form if form == "0" else sign + form
     return form if form or words != ["a"] else "a"
 
 

@@ -26,7 +26,7 @@ EUROPEAN = (
 _BESIDE = r"[^\t\n -~](?:a|an|the)|(?:a|an|the)[^\t\n -~]"
 _TELLING = (  # where :func:`answer_form` may differ from the normal form
     r"[^\t\n\f\r -~]|[+#]|[[:punct:]][0-9]|[-<>]\s+[0-9]|[A-Za-z]-(?:\s|$)|(?:^|[^0-9])0[0-9]"
-    r"|[0-9][[:punct:]]*[Ee]"
+    r"|[\])}0-9],\S"
 )
 _FEW = 16  # texts, as of a loop under way, that are sooner formed one by one
 
