@@ -266,9 +266,11 @@ def policy(folder: Path) -> Path:
 
 
 # --- credentials in a run -----------------------------------------------------------------------------
-WORD = "hunter22"
+# a URL's password is struck wherever it stands from then on, so that the others need their own word
+WORD, URL_WORD = "walnutpie", "hunter22"
+SECRET_NUMBER = 8675309
 TOLD: dict[str, Any] = {
-    "base_url": f"https://ann:{WORD}@models.example/v1?api_key={WORD}#{WORD}",
+    "base_url": f"https://ann:{URL_WORD}@models.example/v1?api_key={WORD}#{WORD}",
     "headers": {"Authorization": f"Bearer {WORD}", "X-Api-Key": WORD, "Cookie": f"token={WORD}"},
     "pairs": [["Authorization", WORD], ["X", {"password": WORD}], ("api_key", [WORD, {"a": WORD}])],
     "deep": {"a": [{"b": [{"OPENAI_API_KEY": WORD, "PGPASSWORD": WORD, "apiKey": WORD}]}]},
@@ -276,17 +278,50 @@ TOLD: dict[str, Any] = {
     "credentials": {"user": "ann", "more": [{"x": WORD}]},
     "dsn": f"host=db password={WORD} dbname=x",
     "line": f"tool --api-key {WORD} --token={WORD} --password '{WORD}'",
-    "said": f"401: sent Authorization: Basic {WORD} to redis://:{WORD}@cache/0",
-    f"https://ann:{WORD}@host.example": 1,
+    "said": f"401: sent Authorization: Basic {WORD} to redis://:{URL_WORD}@cache/0",
+    f"https://ann:{URL_WORD}@host.example": 1,
     "aws_secret_access_key": WORD,
     "client.secret": WORD,
     "password2": WORD,
+    "argv": ["run", "--api-key", WORD, "--token", WORD, f"--password={WORD}", "--top-k", "5"],
+    "list": ["api_key", WORD, "z"],
+    "nested list": ["x", ("--db-pass", [WORD, {"a": WORD}], "z"), "Authorization:", WORD],
+    "env": [{"name": "OPENAI_API_KEY", "value": WORD}, {"key": "HF_TOKEN", "value": [WORD]}],
+    "parts": [{"Name": "Cookie", "Value": WORD}, {"name": "password", "value": SECRET_NUMBER}],
+    "pass": WORD,
+    "DB_PASS": WORD,
+    "pw": WORD,
+    "tokens": [WORD, {"a": WORD}],
+    "api_tokens": WORD,
+    "plural": {"api_keys": [WORD], "secrets": WORD},
+    "web": {"Cookie": f"a={WORD}", "Set-Cookie": WORD, "cookies": {"a": WORD}, "JSESSIONID": WORD},
+    "sessions": [{"session_id": WORD}, {"sessionid": WORD}, {"bearer": WORD}],
+    "OPENAI_KEY_1": WORD,
+    "azure": {"AccountKey": WORD, "SharedAccessKey": WORD, "subscriptionKey": WORD},
+    "numbers": {
+        "password": SECRET_NUMBER,
+        "db_pw": [SECRET_NUMBER],
+        "auth": {"pwd": SECRET_NUMBER},
+    },
+    "storage": f"AccountName=a;AccountKey={WORD};EndpointSuffix=b SharedAccessKey={WORD}",
+    "quoted": f"password='my {WORD} pass' secret: \"it\\\"s {WORD}\" --token 'a {WORD}' pwd=''{WORD}",
+    "json": json.dumps(json.dumps({"password": f"my {WORD} pass", "model": "m"})),
+    "shell": f"export OPENAI_KEY={WORD} OPENAI_API_KEY_2={WORD} pass={WORD} api_key => {WORD}",
+    "curl": f"curl -H 'Cookie: a=1; b={WORD}' x\nAuthorization: Digest user=a, response={WORD}",
     "pem": f"-----BEGIN RSA PRIVATE KEY-----\n{WORD}{WORD}\n-----END RSA PRIVATE KEY-----",
 }
 KEPT: dict[str, Any] = {
     "pipeline": "my-agent", "model": "Qwen/Qwen2.5-1.5B", "max_tokens": 48, "token": 7, "rate": 0.5,
     "prompt": "Answer in a word. Author: who wrote it?", "corpus": "/srv/notes/a.jsonl", "on": True,
     "nothing": None, "steps": ["search", "read"],
+    "eos_token": "<eos>", "bos_token": "<bos>", "pad_token": "<pad>", "unk_token": "<unk>",
+    "answer_token": "<answer>", "stop_tokens": ["<end>"], "prompt_tokens": 10, "tokens_used": 3,
+    "usage": {"tokens": 12, "max_new_tokens": 9}, "primary_key": "id", "sort_key": "score",
+    "passage_key": "pid", "score_key": "f1", "sortKey": "score", "keyword": "a", "tokenizer": "bpe",
+    "prose": "the token: a unit of text", "first_pass": "read", "command": ["run", "--api-key"],
+    "options": ["--sort-key", "score", "--eos-token", "<eos>", "--max-tokens", "64"],
+    "option text": "run --sort-key score --eos-token=<eos> --max-tokens 64 eos_token=<eos>",
+    "setting": {"name": "temperature", "value": "0.5"}, "author": "Ann",
 }  # fmt: skip
 
 
@@ -303,7 +338,9 @@ def test_no_credential_of_a_watch_stands_in_its_record(
         words = ("traces", "export", tmp_path / "live.db", "--format", "parquet", "--out", out)
         assert run(*words).returncode == 0
     for file in (one for one in tmp_path.rglob("*") if one.is_file()):
-        assert WORD.encode() not in file.read_bytes(), file
+        content = file.read_bytes()
+        for told in (WORD, URL_WORD, str(SECRET_NUMBER)):
+            assert told.encode() not in content, file
     held = suffice.read(tmp_path / "live.db").origin.run
     kept = dict(KEPT)
     if (

@@ -37,20 +37,25 @@ _HASH_DIGITS = 32  # of 4 bits
 _NUMBERS = ("sample_clusters", "verbalized_confidence", "candidate_scores", "signals")
 _STAYS = (*_NUMBERS, "usage", "probed", "time")
 _STRUCK = "[struck]"
+# tokens and keys that are no secrets; they tell loops apart
+_HARMLESS = "eos bos pad unk sep cls mask stop special answer first new max prompt primary sort score passage"
+_NOT = "".join(rf"(?<!(?<![a-z]){word}{by})" for word in _HARMLESS.split() for by in ("", "[-_.]"))
 # words of bounded length, so that a long text takes time in its letters
 _CREDENTIAL = (
-    r"\w{0,40}(?:api[-_ ]?key|token|secret|password|passphrase)|sig|signature|passwd|pwd|auth(?:orization)?"
-    "|credentials?"
+    r"(?:\w{0,40}(?:(?:api|account|access|private)[-_ ]?key|secret|pass(?:word|phrase|code)|dbpass|sess"
+    rf"(?:ion)?[-_]?id|(?=token|key){_NOT}(?:token|(?<=[_-])key|(?-i:(?<=[a-z])Key)))|sig|signature|passwd|pwd?"
+    "|jwt|auth(?:orization)?|cookies?|bearer|credentials?)(?:[-_]?(?:[0-9]{1,9}|old|new|dev|test|prod))?"
 )
-_SECRET_NAME = re.compile(rf"(?:[\w.-]{{0,60}}[-_.])?(?:{_CREDENTIAL}|key)\d*", re.IGNORECASE)
+_SECRET_NAME = re.compile(rf"(?i)(?:[\w.-]{{0,60}}[-_.])?(?:{_CREDENTIAL}s?|{_NOT}(?:pass|key)\d*)")
+# a header's value ends with its line; a colon and an article are prose
 _TELLS = re.compile(
-    rf"((?:\b(?:{_CREDENTIAL})[\"']?\s{{0,9}}[=:]|(?<![\w-])--[\w-]{{0,40}}(?:{_CREDENTIAL}|key)\b=?)"
-    r"[\s\"']{0,9}(?:(?:bearer|basic|token)\s{1,9})?)[^\s\"']*",
-    re.IGNORECASE,
+    rf"(?i)((?:(?P<line>\b(?:authorization|cookies?)\\{{0,3}}[\"']?\s{{0,9}}:)"
+    rf"|\b(?:{_CREDENTIAL}\\{{0,3}}[\"']?\s{{0,9}}[=:]{{1,2}}+>?+|pass=)"
+    rf"|(?<![\w-])--[\w-]{{0,40}}(?:{_CREDENTIAL}|{_NOT}(?:key|pass))(?![\w-])=?+)"
+    r"(?!(?<=:)\s{1,9}(?:an?|the)\s)\s{0,9}(?:(?:bearer|basic|token)\s{1,9})?(?:\"\"|''){0,4})(?:\\{1,3}[\"']"
+    r"[^\"']+[\"']?|\"(?:\\[\s\S]|[^\"\\])+\"?|'(?:\\[\s\S]|[^'\\])+'?|(?(line)[^\r\n]+|[^\s\"']+))"
 )
-_URL = re.compile(
-    r"((?:\w{1,30}:){0,3}(?!file:)[a-z][a-z0-9+.-]{0,30}://[^\s?#\"'<>]*)\S*", re.IGNORECASE
-)
+_URL = re.compile(r"(?i)((?:\w{1,30}:){0,3}(?!file:)[a-z][a-z0-9+.-]{0,30}://[^\s?#\"'<>]*)\S*")
 _ENDINGS = (
     "jsonl?|parquet|csv|tsv|txt|md|db|gguf|bin|safetensors|onnx|py|toml|ya?ml|key|pem|log|html?"
 )
@@ -58,27 +63,32 @@ _ENDINGS = (
 _PLAIN = re.compile(rf"[^/\\~]*|\w[\w.-]*/(?![\w.-]*\.(?:{_ENDINGS})\Z)\w[\w.-]*", re.IGNORECASE)
 
 
-def without_secrets(value: Any, *, paths: bool = True, secret: object = False) -> Any:
+def without_secrets(value: Any, *, paths: bool = True, secret: str = "") -> Any:
     """Return a run document without keys, users, passwords and queries of URLs; file ``paths`` may stay.
 
-    All texts of a value are ``secret`` whose name says so, or the text before it in a list of two.
+    All texts of a value are ``secret`` (a name) if its name, or the text before or beside it, says so.
     """
     below = partial(without_secrets, paths=paths)
     if isinstance(value, Mapping):
-        named = {str(name): held for name, held in value.items()}.items()
-        told = ((name, held, secret or _SECRET_NAME.fullmatch(name)) for name, held in named)
+        named = {str(name): held for name, held in value.items()}
+        beside = next(filter(None, map(_secret_name, named.values())), "")
+        said = dict.fromkeys(("value", "val", "content"), beside)
         return {
             _plain(name, paths=paths): hashlib.sha256(held.encode()).hexdigest()[:12]
             if not paths and name == "prompt" and isinstance(held, str) and len(held.split()) > 1
-            else below(held, secret=tells)  # a prompt's digest tells loops apart
-            for name, held, tells in told
+            else below(held, secret=_secret_name(said.get(name.lower(), name)) or secret)
+            for name, held in named.items()  # a prompt's digest tells loops apart
         }
     if isinstance(value, list | tuple):
-        pair = len(value) == 2 and _SECRET_NAME.fullmatch(str(value[0]))
-        return [below(held, secret=secret or (pair and at)) for at, held in enumerate(value)]
-    if not isinstance(value, str):
-        return value
-    return _STRUCK if secret and value else _plain(value, paths=paths)
+        pairs = zip(map(_secret_name, ("", *value)), value, strict=False)
+        return [below(held, secret=name or secret) for name, held in pairs]
+    if isinstance(value, str):
+        return _STRUCK if secret and value else _plain(value, paths=paths)
+    return _STRUCK if type(value) in (int, float) and re.search("(?i)pass|pw", secret) else value
+
+
+def _secret_name(text: object) -> str:
+    return text if isinstance(text, str) and _SECRET_NAME.fullmatch(text.strip(" :=")) else ""
 
 
 def _plain(text: str, *, paths: bool) -> str:
