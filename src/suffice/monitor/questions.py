@@ -115,8 +115,7 @@ class Reading:
         if traces.n_questions:
             with plugins.answered_by(self._policy, f"the {self._policy.kind} policy"):
                 full = self._max_rounds or traces.stated_rounds or self._policy.facts.max_rounds
-                asked = [*_asked(self._policy, traces, full)]
-            yield from asked
+                yield from _asked(self._policy, traces, full)
 
 
 def _places(signal: str) -> tuple[str, str]:
@@ -207,14 +206,12 @@ def _asked(policy: StopPolicy, traces: TraceSet, full: int | None) -> Iterator[A
 
 def _padded(policy: StopPolicy, traces: TraceSet, full: int | None) -> SignalTable:
     more = ((0, 0), (0, max(traces.n_rounds, full or 0) - traces.n_rounds))
-    columns = zip(policy.specs, signal_columns(traces, policy.specs), strict=True)
-    padded = ((spec, np.pad(one, more, constant_values=math.nan)) for spec, one in columns)
-    values = {spec.name: np.asfortranarray(one) for spec, one in padded}
-    for one in values.values():
-        one.flags.writeable = False
-    return SignalTable(
-        values=values, exists=np.pad(traces.exists, more), question_ids=traces.question_ids
-    )
+    values: dict[str, Array] = {}
+    for spec, one in zip(policy.specs, signal_columns(traces, policy.specs), strict=True):
+        values[spec.name] = np.asfortranarray(np.pad(one, more, constant_values=math.nan))
+        values[spec.name].flags.writeable = False
+    exists = np.pad(traces.exists, more)
+    return SignalTable(values=values, exists=exists, question_ids=traces.question_ids)
 
 
 def _said(

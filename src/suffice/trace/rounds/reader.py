@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import combinations, pairwise, starmap
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from suffice.trace.engines import as_place
 from suffice.trace.lazy import LazyTable, Span, in_memory
 from suffice.trace.parquet import TableSchema, footer_of
 from suffice.trace.recording import count_failures, is_exported, stores_at
+from suffice.trace.rounds import checks
 from suffice.trace.rounds.checks import Keys, Problem, evened, key_problems, row_problems
 from suffice.trace.rounds.labels import LABELS_FILE, Labels, labels_beside
 from suffice.trace.rounds.schema import QUESTIONS, SCHEMA
@@ -409,11 +411,46 @@ def as_trace_set(table: pa.Table, origin: TraceSetOrigin) -> TraceSet:
     )
 
 
+def _refuse_repeats(one: TraceSet, other: TraceSet) -> None:
+    """Refuse a question of two records with other gold answers, or with the same rounds."""
+    first, second = one.origin.source, other.origin.source
+    names = sorted({*one.table.column_names} - {"question_id", "round", *checks.OF_QUESTIONS})
+    shared = [name for name in names if one.has(name) and other.has(name)]
+    stated = {key: (gold, rows) for key, gold, rows in _stated(one)}
+    for key, gold, rows in _stated(other):
+        before, at = stated.get(key, (gold, None))
+        if len({checks.meant("gold_answers", said) for said in (before, gold)} - {None}) > 1:
+            raise UsageError(
+                f"question {key[0]!r} has gold_answers {before!r:.80} in {first} and {gold!r:.80} in "
+                f"{second}; correct one: suffice traces label {second} LABELS --replace --out NEW"
+            )
+        if (
+            at
+            and shared
+            and all(_cells(one, name, at) == _cells(other, name, rows) for name in shared)
+        ):
+            raise UsageError(
+                f"the record was given twice: {first} and {second} hold the same rounds of question "
+                f"{key[0]!r}; name it once, or: suffice traces filter {second} --without {first} --out NEW"
+            )
+
+
+def _cells(traces: TraceSet, name: str, rows: slice) -> str:
+    return str(traces.table.column(name)[rows].to_pylist())  # as text, in which NaN equals itself
+
+
+def _stated(traces: TraceSet) -> Iterator[tuple[tuple[str, str], Any, slice]]:
+    """Yield each question's id and text, gold answers and rows."""
+    texts, golds = map(traces.of_questions, ("question", "gold_answers"))
+    rows = starmap(slice, pairwise(traces.starts.tolist()))
+    return zip(zip(traces.question_ids, texts, strict=True), golds, rows, strict=True)
+
+
 def pool_traces(sets: Sequence[TraceSet]) -> TraceSet:
     """Pool several records of one loop into one, in memory.
 
     A question whose id an earlier record holds gets a new id, ``q1#2``. Questions with equal text still
-    count once in proofs and intervals.
+    count once in proofs and intervals. A UsageError: the records differ in its gold answers, or not at all.
     """
     if len(sets) == 1:
         return sets[0]
@@ -427,10 +464,12 @@ def pool_traces(sets: Sequence[TraceSet]) -> TraceSet:
         )
     held: set[str] = set()
     tables = []
-    for traces in sets:
-        renamed = {name: free_id(name, held.__contains__) for name in traces.question_ids}
+    whole = [traces.evened() for traces in sets]
+    for pair in combinations(whole, 2):
+        _refuse_repeats(*pair)
+    for evenly in whole:
+        renamed = {name: free_id(name, held.__contains__) for name in evenly.question_ids}
         held.update(renamed.values())
-        evenly = traces.evened()
         for rows in (evenly.table, evenly.closed_book):
             table = in_memory(rows)
             at = table.schema.get_field_index("question_id")
