@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import combinations, pairwise, starmap
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from suffice.trace.engines import as_place
 from suffice.trace.lazy import LazyTable, Span, in_memory
 from suffice.trace.parquet import TableSchema, footer_of
 from suffice.trace.recording import count_failures, is_exported, stores_at
-from suffice.trace.rounds import checks
 from suffice.trace.rounds.checks import Keys, Problem, evened, key_problems, row_problems
 from suffice.trace.rounds.labels import LABELS_FILE, Labels, labels_beside
 from suffice.trace.rounds.schema import QUESTIONS, SCHEMA
@@ -411,39 +410,28 @@ def as_trace_set(table: pa.Table, origin: TraceSetOrigin) -> TraceSet:
     )
 
 
-def _refuse_repeats(one: TraceSet, other: TraceSet) -> None:
+def _refuse_repeats(*pair: TraceSet) -> None:
     """Refuse a question of two records with other gold answers, or with the same rounds."""
-    first, second = one.origin.source, other.origin.source
-    names = sorted({*one.table.column_names} - {"question_id", "round", *checks.OF_QUESTIONS})
-    shared = [name for name in names if one.has(name) and other.has(name)]
-    stated = {key: (gold, rows) for key, gold, rows in _stated(one)}
-    for key, gold, rows in _stated(other):
-        before, at = stated.get(key, (gold, None))
-        if len({checks.meant("gold_answers", said) for said in (before, gold)} - {None}) > 1:
+    first, second = (traces.origin.source for traces in pair)
+    both = frozenset.intersection(*(frozenset(traces.question_ids) for traces in pair))
+    some = (traces.only_questions(both).records() for traces in pair if both)
+    for one, other in zip(*some, strict=True):
+        golds = {frozenset(record.gold.answers) for record in (one, other)} - {frozenset()}
+        known = [record.scores for record in (one, other) if record.scores]
+        if one.question.text != other.question.text:
+            continue
+        if len(golds) > 1:
             raise UsageError(
-                f"question {key[0]!r} has gold_answers {before!r:.80} in {first} and {gold!r:.80} in "
-                f"{second}; correct one: suffice traces label {second} LABELS --replace --out NEW"
+                f"gold answers of question {one.question.id!r} in {first} contradict those in {second}; "
+                f"correct one of them: suffice traces label {second} LABELS --replace --out NEW"
             )
-        if (
-            at
-            and shared
-            and all(_cells(one, name, at) == _cells(other, name, rows) for name in shared)
-        ):
+        # as texts, in which NaN equals itself; one of them may have been scored since
+        if str(one.rounds) == str(other.rounds) and known[:1] * len(known) == known:
             raise UsageError(
                 f"the record was given twice: {first} and {second} hold the same rounds of question "
-                f"{key[0]!r}; name it once, or: suffice traces filter {second} --without {first} --out NEW"
+                f"{one.question.id!r}; name it once, or type: suffice traces filter {second} --without "
+                f"{first} --out NEW"
             )
-
-
-def _cells(traces: TraceSet, name: str, rows: slice) -> str:
-    return str(traces.table.column(name)[rows].to_pylist())  # as text, in which NaN equals itself
-
-
-def _stated(traces: TraceSet) -> Iterator[tuple[tuple[str, str], Any, slice]]:
-    """Yield each question's id and text, gold answers and rows."""
-    texts, golds = map(traces.of_questions, ("question", "gold_answers"))
-    rows = starmap(slice, pairwise(traces.starts.tolist()))
-    return zip(zip(traces.question_ids, texts, strict=True), golds, rows, strict=True)
 
 
 def pool_traces(sets: Sequence[TraceSet]) -> TraceSet:
@@ -462,14 +450,14 @@ def pool_traces(sets: Sequence[TraceSet]) -> TraceSet:
             "use each by itself (if one policy must serve several loops, merge them first: suffice "
             "traces merge FILE FILE --out NEW)"
         )
+    for pair in combinations(sets, 2):
+        _refuse_repeats(*pair)
     held: set[str] = set()
     tables = []
-    whole = [traces.evened() for traces in sets]
-    for pair in combinations(whole, 2):
-        _refuse_repeats(*pair)
-    for evenly in whole:
-        renamed = {name: free_id(name, held.__contains__) for name in evenly.question_ids}
+    for traces in sets:
+        renamed = {name: free_id(name, held.__contains__) for name in traces.question_ids}
         held.update(renamed.values())
+        evenly = traces.evened()
         for rows in (evenly.table, evenly.closed_book):
             table = in_memory(rows)
             at = table.schema.get_field_index("question_id")
