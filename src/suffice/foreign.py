@@ -21,7 +21,7 @@ _URL = re.compile(
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Return a TOML document of at most 128 KiB; ValueError: it is none, or too deep."""
-    text = read_plain(path, _MOST_BYTES).decode("utf-8")
+    text = read_plain(path, _MOST_BYTES).decode("utf-8-sig")
     if any(line.count(".") > _MOST_DOTS for line in text.split("\n")):
         raise ValueError(f"a line holds more than {_MOST_DOTS} dots")
     try:

@@ -126,6 +126,13 @@ def read_grid(text: str) -> tuple[float, ...]:
     return tuple(round(low + step * index, 12) for index in range(count))
 
 
+def read_range(text: str) -> tuple[float, ...]:
+    """Read two numbers as ``LOW,HIGH``."""
+    if text.count(",") != 1:
+        raise ValueError(f"must be LOW,HIGH as in 1,5, found {text!r:.60}")
+    return tuple(map(finite, text.split(",")))
+
+
 def finite(text: str) -> float:
     """Read a finite number."""
     try:

@@ -90,7 +90,8 @@ def test_a_loosened_policy_fails_until_it_is_proven_and_renewed(project: Path) -
 def terms(**changes: Any) -> None:
     stated = {"record": "example", "policy": "chosen/policy.json", "max_loss": 0.05} | changes
     lines = [f"{name} = {json.dumps(value)}" for name, value in stated.items()]
-    Path("suffice.toml").write_text("\n".join(["[[promise]]", *lines]), encoding="utf-8")
+    # with a byte order mark, as some editors write
+    Path("suffice.toml").write_text("\n".join(["[[promise]]", *lines]), encoding="utf-8-sig")
 
 
 def made(**changes: Any) -> None:

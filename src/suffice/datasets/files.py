@@ -143,18 +143,16 @@ class Row:
             raise self.error(f"{wrong} ({error}), found {text!r:.60}", column) from error
 
     def texts(self, value: Any, column: str | None) -> list[str]:
-        """Return the texts of a cell: a text, a number, or a list of them."""
+        """Return the texts of a cell: a text, a number, true or false, or a list of them."""
         texts = []
         for item in value if isinstance(value, list) else [value]:
-            if isinstance(item, int | float) and not isinstance(item, bool):
-                if not math.isnan(item):  # as a table writes a missing number
-                    texts.append(str(item).removesuffix(".0"))
-            elif isinstance(item, str):
+            if not isinstance(item, str | int | float | None):
+                said = f"must be a text, number, true, false or a list of them, found {item!r:.60}"
+                raise self.error(said, column)
+            if isinstance(item, str):
                 texts.append(item)
-            elif item is not None:
-                raise self.error(
-                    f"must be a text, a number or a list of them, found {item!r:.60}", column
-                )
+            elif item is not None and not math.isnan(item):  # as a table writes a missing number
+                texts.append(str(item).lower().removesuffix(".0"))
         return texts
 
 
@@ -264,10 +262,12 @@ def _objects(path: Path, broken: list[DataError] | None) -> FileTable:
 def _separated(path: Path, _broken: list[DataError] | None) -> FileTable:
     """Read separated values; every cell is text, so ``007`` stays an id."""
     text = _content(path)
+    if stated := re.match(r'"?sep=([^\r\n"])"?\1*[\r\n]+', text, re.IGNORECASE):  # Excel's own line
+        text = text[stated.end() :]
     header = re.split("[\r\n]", text, maxsplit=1)[0]
     usual = "\t" if plain_suffix(path) == ".tsv" else ","
     # spreadsheets of many countries write semicolons
-    between = max((usual, *",;\t|"), key=header.count)
+    between = stated[1] if stated else max((usual, *",;\t|"), key=header.count)
     csv.field_size_limit(MOST_BYTES)
     try:
         lines = list(csv.reader(io.StringIO(text, newline=""), delimiter=between, strict=True))

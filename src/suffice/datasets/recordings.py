@@ -345,11 +345,7 @@ def _lacking(records: Sequence[QuestionRecord], out: str | Path) -> Iterator[str
             "no question has gold answers: policies are compared by the record's scores, or else by "
             f"agreement with the full budget's answer; label some: suffice traces label {out} LABELS"
         )
-    golds = [gold for record in records for gold in record.gold.answers]
-    if mark := next(
-        (mark for mark in "|;" if 2 * sum(mark in one for one in golds) > len(golds)), ""
-    ):
-        yield f"most gold answers hold {mark!r}; if it parts several of them, add --separator {mark!r}"
+    yield from _parting(record.gold.answers for record in records)
     if not any(passage.text for passage in passages):
         kind = "passages without text" if passages else "no passages"
         yield f"{kind}: signals that read them are undefined; record passages with id and text"
@@ -375,6 +371,12 @@ def _lacking(records: Sequence[QuestionRecord], out: str | Path) -> Iterator[str
         )
     if any(record.closed_book is not None for record in records):
         yield "round 0 was taken for the closed-book answer, at which no policy stops"
+
+
+def _parting(golds: Iterable[Iterable[str]]) -> Iterator[str]:
+    texts = [*chain.from_iterable(golds)]
+    for mark in [mark for mark in "|;" if 2 * sum(mark in one for one in texts) > len(texts)][:1]:
+        yield f"most gold answers hold {mark!r}; if it parts several of them, add --separator {mark!r}"
 
 
 LABEL_ROLES = ("question_id", "question", *LABEL_COLUMNS, "round")
@@ -415,6 +417,7 @@ def label_traces(
         place = str(labels)
         layout = Layout(separator=separator, score_range=score_range, notes=notes)
         given = _read_labels(Path(labels), columns or {}, layout, read)
+        notes += _parting(label.gold_answers for label in given)
     else:
         place = "the labels given"
         given = list(labels)

@@ -22,6 +22,7 @@ from suffice.results.markup import shorten
 from suffice.results.table import Cell, Column, Described, Table, table_of
 from suffice.results.tabular import Tabular
 from suffice.scoring import exact_match
+from suffice.signals.plugins import answered_by
 from suffice.stats.betting import Monitor
 from suffice.trace.rounds.labels import Label
 from suffice.trace.rounds.trace_set import TraceSet
@@ -140,7 +141,8 @@ class Production(Tabular):
             raise UsageError(f"--first must be at least 1, found {settings.first}")
         self.reading: Reading = Reading(policy, settings.max_rounds)
         self._policy = policy_hash(policy)
-        self._promised = Promised.by(policy, settings.metric, settings.max_loss)
+        with answered_by(policy, f"the {policy.kind} policy"):
+            self._promised = Promised.by(policy, settings.metric, settings.max_loss)
         self._all = Stopping(self._promised, settings.level)
         self._recent, self._since = None, "so far"
         if settings.since is not None:

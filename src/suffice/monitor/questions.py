@@ -29,6 +29,7 @@ from suffice.results.as_json import as_json
 from suffice.results.formats import about, bracket, percent
 from suffice.results.table import Column, Table, Value
 from suffice.scoring import METRICS, SCORES, AnswerChoice, Metric, ScoreName
+from suffice.signals import plugins
 from suffice.signals.known_signals import resolve
 from suffice.signals.signal_table import SignalTable, answer_votes, signal_columns
 from suffice.stats.betting import AnytimeMean, MeanSequence
@@ -113,8 +114,9 @@ class Reading:
         if not all(ours):
             traces = traces.take(np.array(ours, bool))
         if traces.n_questions:
-            full = self._max_rounds or traces.stated_rounds or self._policy.facts.max_rounds
-            yield from _asked(self._policy, traces, full)
+            with plugins.answered_by(self._policy, f"the {self._policy.kind} policy"):
+                full = self._max_rounds or traces.stated_rounds or self._policy.facts.max_rounds
+                yield from _asked(self._policy, traces, full)
 
 
 def _places(signal: str) -> tuple[str, str]:
@@ -128,6 +130,7 @@ def _asked(policy: StopPolicy, traces: TraceSet, full: int | None) -> Iterator[A
     told = zip(_of_last_rounds(traces, "stopped_by"), last < recorded, strict=True)
     ended_by = [None if past else end for end, past in told]
     table = _padded(policy, traces, full)
+    plugins.refuse_otherwise_live(policy, table)
     ends = list(zip(last.tolist(), ended_by, strict=True))
     sides = () if "policy" in ended_by else coin_sides(policy)
     said = _said(sides[0][1] if sides else policy, traces, table, ends, recorded=not sides)
@@ -206,13 +209,12 @@ def _asked(policy: StopPolicy, traces: TraceSet, full: int | None) -> Iterator[A
 
 def _padded(policy: StopPolicy, traces: TraceSet, full: int | None) -> SignalTable:
     more = ((0, 0), (0, max(traces.n_rounds, full or 0) - traces.n_rounds))
-    columns = zip(policy.specs, signal_columns(traces, policy.specs), strict=True)
-    values = {spec.name: np.pad(one, more, constant_values=math.nan) for spec, one in columns}
-    return SignalTable(
-        values={name: np.asfortranarray(one) for name, one in values.items()},
-        exists=np.pad(traces.exists, more),
-        question_ids=traces.question_ids,
-    )
+    values: dict[str, Array] = {}
+    for spec, one in zip(policy.specs, signal_columns(traces, policy.specs), strict=True):
+        values[spec.name] = np.asfortranarray(np.pad(one, more, constant_values=math.nan))
+        values[spec.name].flags.writeable = False
+    exists = np.pad(traces.exists, more)
+    return SignalTable(values=values, exists=exists, question_ids=traces.question_ids)
 
 
 def _said(
@@ -227,7 +229,7 @@ def _said(
     said: Array = np.full((traces.n_questions, traces.n_rounds), math.nan)
     if recorded and POLICY_STOP in traces.signal_names:
         said = traces.stored_signal(POLICY_STOP)[0]
-    runs, fires = traces.of_questions("policy_hash"), policy.fires(table)
+    runs, fires = traces.of_questions("policy_hash"), plugins.mask_of(policy, table)
     stops: list[int | None] = []
     for number, (last, end) in enumerate(ends):
         told = runs[number] is not None and not math.isnan(said[number, 0])

@@ -60,9 +60,9 @@ def answered_by(thing: object, what: str) -> Iterator[None]:
     """Raise a failure of another package's code as a DataError of one line; ``what`` was asked of it."""
     try:
         yield
-    except SufficeError:
+    except (SufficeError, KeyboardInterrupt, GeneratorExit):
         raise
-    except Exception as error:
+    except BaseException as error:  # such as SystemExit
         if not is_foreign(thing):
             raise
         *_, (frame, line) = walk_tb(error.__traceback__)

@@ -99,7 +99,7 @@ ROW = {"question": "A?", "id": "1", "answers": "x"}
         ([ROW, {**ROW, "id": "2", "question": " "}], None, "column question"),
         ([{**ROW, "question": 3}], None, "column question"),
         ([{**ROW, "answers": {"a": 1}}], None, "column answers"),
-        ([{**ROW, "answers": [True]}], None, "found True"),
+        ([{**ROW, "answers": [[True]]}], None, "found .True"),
         ([{**ROW, "id": [1]}], None, "must be a text or a whole number"),
         ([], None, "holds no question"),
     ],

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +23,7 @@ from tests.packages import install
 import suffice
 from suffice.contracts import Explanation, Facts, LoopNeeds, PolicyTable
 from suffice.errors import DataError, UsageError
+from suffice.monitor.production import Production
 from suffice.signals import known_signals, plugins
 from suffice.signals.columns.rounds import RoundColumns
 from suffice.signals.known_signals import SIGNALS, SignalSpec, resolve
@@ -57,6 +60,14 @@ class Mine:
 
     def document(self) -> dict[str, Any]:
         return {"mine": True}
+
+
+class Leaving(BaseException):
+    """As some frameworks' own, that no except Exception catches."""
+
+
+def leave() -> None:
+    raise Leaving
 
 
 def stable(values: NDArray[np.float64]) -> Mask:
@@ -112,6 +123,11 @@ def by_earlier_calls(values: NDArray[np.float64]) -> Mask:
     return np.full(values.shape, next(_CALLS) % 2 == 0)
 
 
+def written(values: NDArray[np.float64]) -> Mask:
+    values *= 2.0
+    return stable(values / 2.0)
+
+
 UNLIKE_LIVE = (
     ever,
     at_the_end,
@@ -139,6 +155,8 @@ NO_MASKS: dict[str, Callable[[NDArray[np.float64]], Any]] = {
     "masked": lambda values: np.ma.masked_invalid(values) == 1.0,
     "nothing": lambda values: None,
     "an error": lambda values: dict[str, int]()["labelled"],
+    "an exit": lambda values: sys.exit(3),
+    "no Exception": lambda values: leave(),
     "a written table": lambda values: values.fill(0.0),
 }
 
@@ -160,6 +178,13 @@ def test_what_is_no_mask_of_the_table_is_refused_in_replay_and_live(wrong: Any) 
     if wrong not in (NO_MASKS["a row less"], NO_MASKS["turned"]):  # of one cell these are masks
         with pytest.raises(DataError, match="mine policy"):
             controller.observe(Round(answer="a"))
+
+
+@pytest.mark.parametrize("wrong", [*NO_MASKS.values(), *UNLIKE_LIVE, written])
+def test_monitor_refuses_it_too(wrong: Any) -> None:
+    with pytest.raises(DataError, match="mine"):
+        Production(Mine(wrong)).read([(TRACES, TRACES.question_ids)])
+    Production(Mine(stable)).read([(TRACES, TRACES.question_ids)])
 
 
 def test_its_confidence_may_not_look_ahead() -> None:
@@ -328,16 +353,23 @@ WRONG = [
 ]
 
 
+FITTING = ("chosen =", "return LoopNeeds()", "return ToyPolicy(", "def document")
+
+
 @pytest.mark.parametrize(("old", "new"), WRONG, ids=[new for _, new in WRONG])
 def test_a_failure_of_a_package_is_one_line_with_its_name(
     site: Path, traces: str, old: str, new: str
 ) -> None:
     broken(site, old, new)
+    named = site / "named.json"
+    content = {"suffice_policy": 1, "kind": "toy", "preset": "corrected", "least": 0.5}
+    named.write_text(json.dumps(content), encoding="utf-8")
     quick = ("--family", "fixed", "--max-loss", "0.1", "--bootstrap", "5", "--out", site / "out")
     for done in (
         run("fit", "toy", traces, "--out", site / "toy.json"),
         run("replay", traces, "--policy", "toy", "--bootstrap", "5"),
         run("choose", traces, "--policy", "toy", *quick),
+        *([run("monitor", traces, "--policy", named)] if not old.startswith(FITTING) else []),
     ):
         assert done.returncode == 2, done
         assert "toy-stopping" in done.stderr

@@ -18,7 +18,7 @@ from suffice.errors import UsageError, counted
 from suffice.live.privacy import RedactedScore, redact_traces
 from suffice.measures.contents import traces_info
 from suffice.measures.seen import record_banners
-from suffice.options import Option, read_grid
+from suffice.options import Option, read_range
 from suffice.trace.export import EXPORT_FORMATS, export_traces
 from suffice.trace.plan_traces import PLANS, inspect_plans
 from suffice.trace.recording import prune as prune_store
@@ -40,7 +40,7 @@ Separator = Annotated[
 ]
 ScoreRange = Annotated[
     tuple[float, ...],
-    Option(metavar="LOW,HIGH", parse=read_grid, help="worst and best score, which become 0 and 1"),
+    Option(metavar="LOW,HIGH", parse=read_range, help="worst and best score, which become 0 and 1"),
 ]
 Replace = Annotated[bool, Option(help="replace what the record says")]
 

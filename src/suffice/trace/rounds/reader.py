@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -409,11 +410,35 @@ def as_trace_set(table: pa.Table, origin: TraceSetOrigin) -> TraceSet:
     )
 
 
+def _refuse_repeats(*pair: TraceSet) -> None:
+    """Refuse a question of two records with other gold answers, or with the same rounds."""
+    first, second = (traces.origin.source for traces in pair)
+    both = frozenset.intersection(*(frozenset(traces.question_ids) for traces in pair))
+    some = (traces.only_questions(both).records() for traces in pair if both)
+    for one, other in zip(*some, strict=True):
+        golds = {frozenset(record.gold.answers) for record in (one, other)} - {frozenset()}
+        known = [record.scores for record in (one, other) if record.scores]
+        if one.question.text != other.question.text:
+            continue
+        if len(golds) > 1:
+            raise UsageError(
+                f"gold answers of question {one.question.id!r} in {first} contradict those in {second}; "
+                f"correct one of them: suffice traces label {second} LABELS --replace --out NEW"
+            )
+        # as texts, in which NaN equals itself; one of them may have been scored since
+        if str(one.rounds) == str(other.rounds) and known[:1] * len(known) == known:
+            raise UsageError(
+                f"the record was given twice: {first} and {second} hold the same rounds of question "
+                f"{one.question.id!r}; name it once, or type: suffice traces filter {second} --without "
+                f"{first} --out NEW"
+            )
+
+
 def pool_traces(sets: Sequence[TraceSet]) -> TraceSet:
     """Pool several records of one loop into one, in memory.
 
     A question whose id an earlier record holds gets a new id, ``q1#2``. Questions with equal text still
-    count once in proofs and intervals.
+    count once in proofs and intervals. A UsageError: the records differ in its gold answers, or not at all.
     """
     if len(sets) == 1:
         return sets[0]
@@ -425,6 +450,8 @@ def pool_traces(sets: Sequence[TraceSet]) -> TraceSet:
             "use each by itself (if one policy must serve several loops, merge them first: suffice "
             "traces merge FILE FILE --out NEW)"
         )
+    for pair in combinations(sets, 2):
+        _refuse_repeats(*pair)
     held: set[str] = set()
     tables = []
     for traces in sets:

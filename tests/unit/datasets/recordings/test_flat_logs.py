@@ -176,6 +176,49 @@ def test_several_answers_in_a_cell(tmp_path: Path, suffix: str) -> None:
     assert golds["q1"] == ("Oslo", "Rome")
 
 
+def test_labels_that_hold_a_separator_are_told_of_as_in_import(tmp_path: Path) -> None:
+    imported(table(tmp_path / "log.csv", rows(gold_answers=lambda *_: "")))
+    labels = table(tmp_path / "labels.csv", [{"question_id": "q1", "gold_answers": "Oslo|Rome"}])
+    words = ("traces", "label", tmp_path / "record", labels, "--replace", "--out")
+    assert "--separator '|'" in run(*words, tmp_path / "a").stderr
+    assert "--separator" not in run(*words, tmp_path / "b", "--separator", "|").stderr
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".json"])
+def test_truth_values_are_answers(tmp_path: Path, ending: str) -> None:
+    made = rows(answer=lambda _, at: at > 0, gold_answers=lambda *_: [True])
+    file = tmp_path / f"log{ending}"
+    lines = "".join(f"{json.dumps(row)}\n" for row in made)
+    file.write_text(lines if ending == ".jsonl" else json.dumps(made))
+    record, _ = imported(file)
+    first = next(record.records())
+    assert [round_.answer for round_ in first.rounds] == ["false", "true", "true"]
+    assert first.gold.answers == ("true",)
+
+
+@pytest.mark.parametrize("line", ["sep=;\n", '"sep=;"\r\n', "SEP=;\r", "sep=;;;\n"])
+def test_the_line_that_names_the_separator_is_no_header(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "log.csv"
+    cells = "question_id;question;round;answer\nq1;A, b, c, d, e?;1;Oslo\n"
+    file.write_text(line + cells, newline="")
+    record, _ = imported(file)
+    assert record.questions[0].text == "A, b, c, d, e?"
+    labels = tmp_path / "labels.csv"
+    labels.write_text(f"{line}question_id;gold_answers\nq1;Rome, Oslo, Bergen\n", newline="")
+    words = ("traces", "label", tmp_path / "record", labels, "--out", tmp_path / "labeled")
+    assert run(*words).returncode == 0
+    assert _records(tmp_path / "labeled")[0].gold.answers == ("Rome, Oslo, Bergen",)
+
+
+@pytest.mark.parametrize("text", ["1:5", "1:5:1", "1", "1,2,3", "a,b"])
+def test_a_range_of_scores_is_low_and_high(tmp_path: Path, text: str) -> None:
+    file = table(tmp_path / "log.csv", rows(score=lambda *_: 4))
+    words = ("--format", "columns", file, "--out", tmp_path / "out", "--score-range", text)
+    done = run("traces", "import", *words)
+    assert (done.returncode, "STEP" in done.stderr) == (2, False)
+    assert "LOW,HIGH" in done.stderr or "number" in done.stderr
+
+
 def _records(place: Path) -> list[suffice.QuestionRecord]:
     return [*suffice.read(place).records()]
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.builders import keep
+from tests.commands import run
 from tests.properties import examples
 
 from suffice.errors import DataError, UsageError
@@ -27,7 +28,7 @@ from suffice.trace.rounds.derive import (
     split_traces,
 )
 from suffice.trace.rounds.reader import pool_traces, read_traces
-from suffice.trace.rounds.records import QuestionRecord, Round
+from suffice.trace.rounds.records import Gold, QuestionRecord, Round
 from suffice.trace.rounds.writer import question_writer, write_traces
 
 
@@ -310,19 +311,65 @@ def test_columns_of_types_that_arrow_cannot_take_from(tmp_path: Path, kind: pa.D
 
 
 # --- pooled ---------------------------------------------------------------------------------------
+def anew(records: list[QuestionRecord], query: str) -> list[QuestionRecord]:
+    """Another run on the same questions, which asks for something else in its last round."""
+    return [
+        replace(one, rounds=(*one.rounds[:-1], replace(one.rounds[-1], query=query)))
+        for one in records
+    ]
+
+
+@pytest.mark.parametrize("more", [{}, {"gold": ("Paris",)}, {"score": 0.5}])
+def test_a_record_that_is_given_twice_is_refused(tmp_path: Path, more: dict[str, Any]) -> None:
+    """Also a part of it, or one that was labeled since."""
+    whole, part = tmp_path / "whole.parquet", tmp_path / "part.parquet"
+    write_traces([*anew(records("q", 4), "then"), *records("s", 3)], whole, run={})
+    once = [*records("r", 3), *records("s", 1)]
+    if gold := more.get("gold"):
+        once = [replace(one, gold=Gold(answers=gold)) for one in once]
+    if score := more.get("score"):
+        once = [replace(one, scores={len(one.rounds): score}) for one in once]
+    write_traces([*anew(records("q", 4), "now"), *once][::-1], part, run={})
+    with pytest.raises(UsageError, match=r"given twice.*--without"):
+        pool_traces([*map(read_traces, (whole, part))])
+    with pytest.raises(UsageError, match="given twice"):
+        pool_traces([*map(read_traces, (whole, tmp_path / "whole.parquet"))])
+    done = run("choose", whole, part, "--out", tmp_path / "out")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert not (tmp_path / "out").exists()
+
+
+def test_gold_answers_that_contradict_are_refused(tmp_path: Path) -> None:
+    """Of one question; not of another with the same id, in another order, or where one has none."""
+    for name, gold, text in (
+        ("a", ["Oslo", "Rome"], "Where?"),
+        ("same", ["Rome", "Oslo"], "Where?"),
+        ("other", ["Paris"], "When?"),
+        ("none", [], "Where?"),
+        ("wrong", ["Paris"], "Where?"),
+    ):
+        one = make_record("q", ["Rome", name], gold=gold)
+        one = replace(one, question=replace(one.question, text=text))
+        write_traces([one], tmp_path / f"{name}.parquet", run={})
+    read = {path.stem: read_traces(path) for path in tmp_path.glob("*.parquet")}
+    assert pool_traces([read[name] for name in ("a", "same", "other", "none")]).n_questions == 4
+    with pytest.raises(UsageError, match="gold answers of question 'q'"):
+        pool_traces([read[name] for name in ("none", "a", "wrong")])
+
+
 def test_records_of_one_loop_are_pooled(tmp_path: Path) -> None:
     week = [tmp_path / "monday.parquet", tmp_path / "tuesday.parquet"]
     for path, count in zip(week, (3, 5), strict=True):
-        write_traces(records("q", count), path, run={"pipeline": "agent"})
+        write_traces(anew(records("q", count), path.stem), path, run={"pipeline": "agent"})
     monday, tuesday = map(read_traces, week)
     pooled = pool_traces([monday, tuesday])
     again = [name for name in pooled.question_ids if name.endswith("#2")]
     assert (pooled.n_questions, again) == (8, ["q00#2", "q01#2", "q02#2"])  # of tuesday
     assert pooled.closed_book.num_rows == 2
     assert pooled.origin.run["pipeline"] == "agent"
-    for run in ({"pipeline": "pipeline"}, {"pipeline": "agent", "budget_note": True}):
-        write_traces(records("r", 3), tmp_path / f"{len(run)}.parquet", run=run)
+    for other in ({"pipeline": "pipeline"}, {"pipeline": "agent", "budget_note": True}):
+        write_traces(records("r", 3), tmp_path / f"{len(other)}.parquet", run=other)
         with pytest.raises(UsageError, match="different loops"):
-            pool_traces([monday, read_traces(tmp_path / f"{len(run)}.parquet")])
+            pool_traces([monday, read_traces(tmp_path / f"{len(other)}.parquet")])
     with pytest.raises(UsageError):
         pool_traces([])
