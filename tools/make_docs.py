@@ -125,7 +125,7 @@ def signals_page() -> str:
 def _columns(schema: TableSchema) -> str:
     rows = [
         f"| `{column.name}` | `{column.type}` | {'yes' if column.required else 'no'} "
-        f"| {column.meaning}{'' if column.since == 1 else f' (*since {column.since}*)'} |"
+        f"| {column.meaning} |"
         for column in schema.columns
     ]
     return "\n".join(["| column | type | required | meaning |", "|---|---|---|---|", *rows]) + "\n"

@@ -21,7 +21,7 @@ from suffice.results.table import Column, Described, Table, Value, table_of
 from suffice.results.tabular import Tabular
 from suffice.signals.known_signals import SIGNALS
 from suffice.signals.signal_table import SignalTable, given_signals, lack, nowhere_defined
-from suffice.stats.p_values import binomial_cdf, fisher_p_value, welch_p_value
+from suffice.stats.p_values import binomial_cdf
 from suffice.stats.units import Array, Mask
 from suffice.trace.rounds.labels import labelled, names_passages
 from suffice.trace.rounds.reader import ATTRIBUTES, TraceInspection, inspect_traces, one_table
@@ -236,12 +236,14 @@ _MOST_TOLD = 3
 
 def unlike(numbers: Mapping[str, Array], some: Mask, others: Mask) -> tuple[Entry, ...]:
     """Return the numbers (n_questions,) whose means differ between two groups, the most certain first."""
+    from scipy.stats import ttest_ind
+
     found = []
     for name, values in numbers.items():
         sides = [values[side & ~np.isnan(values)] for side in (some, others)]
         if min(map(len, sides)) < _FEWEST:
             continue
-        p = min(1.0, welch_p_value(*sides) * len(numbers))
+        p = min(1.0, float(ttest_ind(*sides, equal_var=False).pvalue) * len(numbers))
         if p < _ALARM:
             means = [float(side.mean()) for side in sides]
             found.append({"name": name, "some": means[0], "others": means[1], "p_value": p})
@@ -320,8 +322,11 @@ def exploration(seen: Seen, labelled: Mask) -> Exploration:
 
 
 def _labelling(seen: Seen, labelled: Mask) -> Entry | None:
+    from scipy.stats import fisher_exact
+
     arms = [(int(labelled[arm].sum()), int(arm.sum())) for arm in (seen.explored, seen.stood_for)]
     alike = {0, sum(size for _, size in arms)}  # all labelled, or none
     if not all(size for _, size in arms) or sum(some for some, _ in arms) in alike:
         return None
-    return {"explored": arms[0], "cut": arms[1], "p_value": fisher_p_value(*arms)}
+    table = [[some, size - some] for some, size in arms]
+    return {"explored": arms[0], "cut": arms[1], "p_value": float(fisher_exact(table).pvalue)}

@@ -20,16 +20,8 @@ _HALVINGS = 40
 _FLAT = 1e-12  # gradient, in rows, below which the fit is done
 
 
-def sigmoid(logit: float) -> float:
-    """Return ``1 / (1 + exp(-logit))`` in [0, 1], without overflow; NaN stays NaN."""
-    if logit < 0:
-        rising = math.exp(logit)
-        return rising / (1.0 + rising)
-    return 1.0 / (1.0 + math.exp(-logit))
-
-
 def sigmoids(logits: Array) -> Array:
-    """Return :func:`sigmoid` of every number, same shape, bit for bit."""
+    """Return ``1 / (1 + exp(-logit))`` in [0, 1] of every number, same shape; NaN stays NaN."""
     # of single numbers: an array's may differ in the last bit, and a replayed decision must be the live one
     flat = logits.ravel()
     falling = np.fromiter(map(math.exp, (-np.abs(flat)).data), np.float64, flat.size)

@@ -209,42 +209,21 @@ def fit_isotonic(
     >>> fit_isotonic([1, 2, 3, 4, 5], [0, 1, 0, 1, 1])
     IsotonicMap(x=(1.0, 2.0, 3.0, 4.0, 5.0), y=(0.0, 0.5, 0.5, 1.0, 1.0), undefined=None)
     """
+    from scipy.optimize import isotonic_regression
+
     values, outcomes, mean = _fit_rows(x, y)
     distinct, group = np.unique(values, return_inverse=True)
     if len(values) < minimum_rows or len(distinct) < 2:
         return constant_map(mean, undefined)
     counts = np.bincount(group).astype(np.float64)
-    sums = np.bincount(group, weights=outcomes).astype(np.float64)
-    fitted = _pooled(sums, counts)
+    means = np.bincount(group, weights=outcomes) / counts
+    # rounding may lift a mean of ones and fractions above 1
+    fitted = np.minimum(isotonic_regression(means, weights=counts).x, 1.0)
     corner = np.ones(len(distinct), bool)
     corner[1:-1] = (fitted[1:-1] != fitted[:-2]) | (fitted[1:-1] != fitted[2:])
     return IsotonicMap(
         x=tuple(distinct[corner].tolist()), y=tuple(fitted[corner].tolist()), undefined=undefined
     )
-
-
-def _pooled(sums: Array, counts: Array) -> Array:
-    """Pool adjacent violators, (n_distinct,)."""
-    # runs at once while they grow fewer, then one by one; sums of 0 and 1 are whole: no order changes a bit
-    lengths = np.ones(len(sums), np.int64)  # distinct x of each block
-    while True:
-        starts = np.flatnonzero(np.diff(sums / counts, prepend=-1.0) > 0.0)
-        groups = len(sums)
-        sums, counts, lengths = (
-            np.add.reduceat(values, starts) for values in (sums, counts, lengths)
-        )
-        if 10 * len(sums) > 9 * groups:
-            break
-    blocks: list[tuple[float, float, int]] = []
-    for group in zip(sums.tolist(), counts.tolist(), lengths.tolist(), strict=True):
-        total, count, length = group
-        while blocks and blocks[-1][0] / blocks[-1][1] >= total / count:
-            before = blocks.pop()
-            total, count, length = total + before[0], count + before[1], length + before[2]
-        blocks.append((total, count, length))
-    # Rounding may lift a mean of ones and fractions above 1.
-    means = [min(total / count, 1.0) for total, count, _ in blocks]
-    return np.repeat(means, [length for _, _, length in blocks])
 
 
 def fit_per_round(

@@ -255,29 +255,9 @@ def beta_quantile(a: float, b: float, probability: float) -> float:
 
 def binomial_cdf(successes: ArrayLike, trials: ArrayLike, p: ArrayLike) -> Array:
     """Return P(Binomial(trials, p) <= successes), broadcast; p in [0, 1]."""
-    from scipy.special import bdtr
+    from scipy.stats import binom
 
-    k, n = np.broadcast_arrays(np.floor(np.asarray(successes, np.float64)), np.asarray(trials))
-    value = bdtr(np.clip(k, 0, n), n, p)
-    return np.where(k < 0, 0.0, np.where(k >= n, 1.0, value))
-
-
-def fisher_p_value(first: tuple[int, int], second: tuple[int, int]) -> float:
-    """Test by Fisher's exact two-sided test that two groups (count, size) have one share."""
-    from scipy.stats import fisher_exact
-
-    return float(fisher_exact([[count, size - count] for count, size in (first, second)]).pvalue)
-
-
-def welch_p_value(some: Array, others: Array) -> float:
-    """Test by Welch's two-sided t-test that two groups (n,) of at least two have one mean."""
-    errors = np.array([group.var(ddof=1) / len(group) for group in (some, others)])
-    apart = abs(float(some.mean() - others.mean()))
-    if errors.sum() == 0.0:
-        return float(apart == 0.0)
-    least = np.array([len(some) - 1, len(others) - 1])
-    degrees = errors.sum() ** 2 / (errors**2 / least).sum()
-    return float(2.0 * student_t_upper(apart / np.sqrt(errors.sum()), degrees))
+    return np.asarray(binom.cdf(successes, trials, p))
 
 
 def student_t_upper(t: ArrayLike, degrees: ArrayLike) -> Array:

@@ -85,7 +85,6 @@ class Column:
     meaning: str
     required: bool = False
     field: str = ""
-    since: int = 1
 
     @property
     def key(self) -> str:

@@ -15,7 +15,7 @@ from tests.maps import at
 
 from suffice.contracts import Calibrator
 from suffice.errors import DataError, UsageError
-from suffice.stats.logistic import fit_logistic, sigmoid, sigmoids
+from suffice.stats.logistic import fit_logistic, sigmoids
 from suffice.stats.maps import (
     STRENGTH,
     IsotonicMap,
@@ -343,7 +343,7 @@ def test_rounds_past_the_last_fitted_one() -> None:
 def test_sigmoids_are_those_of_single_numbers_to_the_bit() -> None:
     ends = [0.0, -0.0, 1e-300, 36.8, -36.8, 745.2, -745.2, 1e308, math.inf, -math.inf, math.nan]
     logits = np.concatenate([ends, np.random.default_rng(0).normal(0.0, 20.0, 989)])
-    one_by_one = np.array([sigmoid(logit) for logit in logits.tolist()])
+    one_by_one = np.array([sigmoids(np.array(logit)).item() for logit in logits.tolist()])
     assert sigmoids(logits.reshape(10, 100)).tobytes() == one_by_one.tobytes()
 
 
@@ -351,4 +351,4 @@ def test_sigmoids_are_those_of_single_numbers_to_the_bit() -> None:
 def test_one_class_gives_a_smoothed_constant(outcome: float, share: float) -> None:
     fit = fit_logistic(np.arange(4.0)[:, None], np.full(4, outcome))
     assert fit.weights == (0.0,)
-    assert sigmoid(fit.intercept) == pytest.approx(share)
+    assert sigmoids(np.array(fit.intercept)) == pytest.approx(share)

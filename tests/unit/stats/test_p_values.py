@@ -10,13 +10,7 @@ from numpy.typing import NDArray
 from tests.certifying import most_allowed
 
 from suffice.stats.betting import STAKES, MeanSequence, log_capital
-from suffice.stats.p_values import (
-    betting_p_values,
-    binomial_p_values,
-    fisher_p_value,
-    hoeffding_bentkus_p_values,
-    welch_p_value,
-)
+from suffice.stats.p_values import betting_p_values, binomial_p_values, hoeffding_bentkus_p_values
 
 TESTS = (betting_p_values, hoeffding_bentkus_p_values, binomial_p_values)
 
@@ -75,18 +69,6 @@ def test_betting_is_valid_at_the_limit(values: tuple[float, ...], gamblers: int)
     for delta in (0.05, 0.1, 0.2):
         error = np.sqrt(delta * (1 - delta) / 4000)
         assert (p <= delta).mean() <= delta + 3 * error
-
-
-def test_two_groups_are_compared_as_scipy_does() -> None:
-    stats = pytest.importorskip("scipy.stats")
-    for first, second in (((3, 4), (1, 4)), ((10, 40), (2, 50)), ((0, 5), (5, 5))):
-        table = [[has, size - has] for has, size in (first, second)]
-        expected = stats.fisher_exact(table).pvalue
-        assert fisher_p_value(first, second) == pytest.approx(expected)
-    generator = np.random.default_rng(4)
-    some, others = generator.normal(0.0, 1.0, 20), generator.normal(0.5, 2.0, 9)
-    expected = stats.ttest_ind(some, others, equal_var=False).pvalue
-    assert welch_p_value(some, others) == pytest.approx(expected)
 
 
 Array = NDArray[np.float64]

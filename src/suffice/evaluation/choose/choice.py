@@ -217,9 +217,10 @@ class Choice(Tabular):
             yield f"This raises {told}."
 
     def _saves(self) -> str:
-        saved = self.saved_by(self.chosen)
-        if self.in_full or saved is None:
+        if self.in_full:
             return ""
+        if (saved := self.saved_by(self.chosen)) is None:
+            return "What it saves is not known: questions were cut."
         if saved < 0.0:
             return f"Costs {percent(-saved)}% more {_label(self.axis)}."
         return f"Saves {percent(saved)}% of the {_label(self.axis)}."
@@ -402,9 +403,7 @@ class Choice(Tabular):
         delta = self.measured.delta_full
         scored = "is not known" if delta is None else f"changes by {points(delta)} points"
         said = f"On {where} {counted(size, 'question')} {self.metric.label} {scored}."
-        unknown = self.saved_by(self.chosen) is None
-        nothing = "What it saves is not known: questions were cut." if unknown else "Saves nothing."
-        return self._saves() or nothing, f"{said}{self._above_the_cap()}"
+        return self._saves() or "Saves nothing.", f"{said}{self._above_the_cap()}"
 
     def _changed(self) -> tuple[str, str]:
         if self.result.cut is not None:

@@ -9,8 +9,10 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, TypeVar, get_args
 
+import numpy as np
+
 from suffice.errors import SufficeWarning, UsageError
-from suffice.stats.logistic import sigmoid
+from suffice.stats.logistic import sigmoids
 from suffice.stats.units import Array
 
 _Number = TypeVar("_Number", float, Array)
@@ -69,7 +71,7 @@ class RiskModel:
 
     def confidence(self, risk: float) -> float:
         """Return c of a risk, in (0, 1), high for safe; NaN stays NaN."""
-        return sigmoid(self.intercept - risk)
+        return float(sigmoids(np.array(self.intercept - risk)))
 
     @property
     def formula(self) -> str:

@@ -410,27 +410,17 @@ def as_trace_set(table: pa.Table, origin: TraceSetOrigin) -> TraceSet:
     )
 
 
-def _refuse_repeats(*pair: TraceSet) -> None:
-    """Refuse a question of two records with other gold answers, or with the same rounds."""
-    first, second = (traces.origin.source for traces in pair)
+def _refuse_other_golds(*pair: TraceSet) -> None:
+    """Refuse a question of two records with other gold answers in one than in the other."""
     both = frozenset.intersection(*(frozenset(traces.question_ids) for traces in pair))
     some = (traces.only_questions(both).records() for traces in pair if both)
     for one, other in zip(*some, strict=True):
         golds = {frozenset(record.gold.answers) for record in (one, other)} - {frozenset()}
-        known = [record.scores for record in (one, other) if record.scores]
-        if one.question.text != other.question.text:
-            continue
-        if len(golds) > 1:
+        if one.question.text == other.question.text and len(golds) > 1:
+            first, second = (traces.origin.source for traces in pair)
             raise UsageError(
                 f"gold answers of question {one.question.id!r} in {first} contradict those in {second}; "
                 f"correct one of them: suffice traces label {second} LABELS --replace --out NEW"
-            )
-        # as texts, in which NaN equals itself; one of them may have been scored since
-        if str(one.rounds) == str(other.rounds) and known[:1] * len(known) == known:
-            raise UsageError(
-                f"the record was given twice: {first} and {second} hold the same rounds of question "
-                f"{one.question.id!r}; name it once, or type: suffice traces filter {second} --without "
-                f"{first} --out NEW"
             )
 
 
@@ -438,7 +428,7 @@ def pool_traces(sets: Sequence[TraceSet]) -> TraceSet:
     """Pool several records of one loop into one, in memory.
 
     A question whose id an earlier record holds gets a new id, ``q1#2``. Questions with equal text still
-    count once in proofs and intervals. A UsageError: the records differ in its gold answers, or not at all.
+    count once in proofs and intervals. A UsageError: the records differ in its gold answers.
     """
     if len(sets) == 1:
         return sets[0]
@@ -451,7 +441,7 @@ def pool_traces(sets: Sequence[TraceSet]) -> TraceSet:
             "traces merge FILE FILE --out NEW)"
         )
     for pair in combinations(sets, 2):
-        _refuse_repeats(*pair)
+        _refuse_other_golds(*pair)
     held: set[str] = set()
     tables = []
     for traces in sets:

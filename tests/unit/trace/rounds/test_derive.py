@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.builders import keep
-from tests.commands import run
 from tests.properties import examples
 
 from suffice.errors import DataError, UsageError
@@ -28,7 +27,7 @@ from suffice.trace.rounds.derive import (
     split_traces,
 )
 from suffice.trace.rounds.reader import pool_traces, read_traces
-from suffice.trace.rounds.records import Gold, QuestionRecord, Round
+from suffice.trace.rounds.records import QuestionRecord, Round
 from suffice.trace.rounds.writer import question_writer, write_traces
 
 
@@ -317,26 +316,6 @@ def anew(records: list[QuestionRecord], query: str) -> list[QuestionRecord]:
         replace(one, rounds=(*one.rounds[:-1], replace(one.rounds[-1], query=query)))
         for one in records
     ]
-
-
-@pytest.mark.parametrize("more", [{}, {"gold": ("Paris",)}, {"score": 0.5}])
-def test_a_record_that_is_given_twice_is_refused(tmp_path: Path, more: dict[str, Any]) -> None:
-    """Also a part of it, or one that was labeled since."""
-    whole, part = tmp_path / "whole.parquet", tmp_path / "part.parquet"
-    write_traces([*anew(records("q", 4), "then"), *records("s", 3)], whole, run={})
-    once = [*records("r", 3), *records("s", 1)]
-    if gold := more.get("gold"):
-        once = [replace(one, gold=Gold(answers=gold)) for one in once]
-    if score := more.get("score"):
-        once = [replace(one, scores={len(one.rounds): score}) for one in once]
-    write_traces([*anew(records("q", 4), "now"), *once][::-1], part, run={})
-    with pytest.raises(UsageError, match=r"given twice.*--without"):
-        pool_traces([*map(read_traces, (whole, part))])
-    with pytest.raises(UsageError, match="given twice"):
-        pool_traces([*map(read_traces, (whole, tmp_path / "whole.parquet"))])
-    done = run("choose", whole, part, "--out", tmp_path / "out")
-    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-    assert not (tmp_path / "out").exists()
 
 
 def test_gold_answers_that_contradict_are_refused(tmp_path: Path) -> None:
