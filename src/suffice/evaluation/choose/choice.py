@@ -250,7 +250,7 @@ class Choice(Tabular):
             yield from wrap(sentence, _WIDTH)
         yield ""
         yield from _aligned(self._side_by_side())
-        if self.early["all"]:
+        if self.early["all"] or self.result.cut is not None:
             yield from wrap(" ".join(self._changed()), _WIDTH)
         if self.promised is not None:
             yield ""
@@ -407,7 +407,13 @@ class Choice(Tabular):
 
     def _changed(self) -> tuple[str, str]:
         if self.result.cut is not None:
-            return "Not known:", "questions were cut before their full budget."
+            if self.promised is None or (proven := self.promised.row.proven) is None:
+                return "Not known:", "questions were cut before their full budget."
+            lost = f"{100 * proven.measured[0]:.1f} points"
+            return (
+                "Questions were cut.",
+                f"As the proof and check weigh the explored ones, it loses {lost}.",
+            )
         if not self.early["all"]:
             return "None:", "no question stops early."
         early, lower, higher = (f"{len(ids):,}" for ids in self.early.values())
