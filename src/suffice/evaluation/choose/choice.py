@@ -412,7 +412,7 @@ class Choice(Tabular):
             lost = f"{100 * proven.measured[0]:.1f} points"
             return (
                 "Questions were cut.",
-                f"As the proof and check weigh the explored ones, it loses {lost}.",
+                f"By the proof's weights of explored ones it loses {lost}.",
             )
         if not self.early["all"]:
             return "None:", "no question stops early."
