@@ -25,12 +25,12 @@ class Measured(Protocol):
 
 
 def percent(share: float | None) -> str:
-    """Format a share of 1 in percent, one decimal.
+    """Format a share of 1 in percent, one decimal; sums in another order give the same.
 
     >>> percent(0.41498), percent(None)
     ('41.5', '-')
     """
-    return UNKNOWN if share is None else f"{100 * share:z.1f}"
+    return UNKNOWN if share is None else f"{round(100 * share, 9):z.1f}"
 
 
 def signed(share: float | None) -> str:
@@ -39,7 +39,7 @@ def signed(share: float | None) -> str:
     >>> signed(0.0304), signed(-0.00001)
     ('+3.0', '+0.0')
     """
-    return UNKNOWN if share is None else f"{100 * share:+z.1f}"
+    return UNKNOWN if share is None else f"{round(100 * share, 9):+z.1f}"
 
 
 def bracket(interval: Measured | None) -> str:

@@ -275,7 +275,7 @@ def _figure(column: Column, value: float, sign: str = "") -> str:
         case "p_value":
             return p_value(value)
         case "percent" | "points":
-            return f"{100 * value:{sign}z.{1 if digits is None else digits}f}"
+            return f"{round(100 * value, 9):{sign}z.{1 if digits is None else digits}f}"
         case _:
             return amount(value) if digits is None else f"{value:{sign}z,.{digits}f}"
 
