@@ -26,6 +26,7 @@ from suffice.evaluation.promise_check import carry_promise, check_promise, promi
 from suffice.measures.measures import Measures
 from suffice.policies.policy_file import save_policy
 from suffice.policies.rules.policy import Rule
+from suffice.testing.traces import make_record
 from suffice.trace.rounds.writer import write_traces
 
 AGENTS = Path(__file__).parents[2] / "examples" / "agents"
@@ -297,3 +298,53 @@ def test_a_choice_replaces_no_policy_of_another_record(project: Path) -> None:
     assert chosen(other).returncode == 2
     kept.write_text("no policy")
     assert chosen(other).returncode == 2
+
+
+def test_both_halves_of_a_promise_are_tested(tmp_path: Path) -> None:
+    """A new loop gains as often as it loses: no points lost, and 20% of the answers turned wrong."""
+    settled = [
+        make_record(f"q{n:03}", ["Bo"] * (n % 3) + ["Ada"] * (4 - n % 3), gold=["Ada"])
+        for n in range(200)
+    ]
+    turned = {0: ["Bo"] * 3 + ["Ada"], 1: ["Ada"] * 3 + ["Bo"]}
+    changed = [
+        make_record(f"n{n:04}", turned.get(n % 5, ["Ada"] * 4), gold=["Ada"]) for n in range(1000)
+    ]
+    places = tmp_path / "old.parquet", tmp_path / "new.parquet"
+    for place, records in zip(places, (settled, changed), strict=True):
+        write_traces(records, place, run={})
+    options = (
+        "--metric",
+        "em",
+        "--cost",
+        "rounds",
+        "--max-loss",
+        "0.05",
+        "--max-wrong-stops",
+        "0.06",
+    )
+    assert run("choose", places[0], "--out", tmp_path / "chosen", *options).returncode == 0
+    policy = tmp_path / "chosen" / "policy.json"
+    carried = run("choose", places[1], "--against", places[0], "--policy", policy)
+    assert carried.returncode == 1, carried.stdout
+    assert "holds" in carried.stdout
+    assert "fails" in carried.stdout
+
+
+def test_no_path_goes_over_what_a_live_loop_does_not_know(tmp_path: Path) -> None:
+    place = tmp_path / "live.db"
+    with suffice.Watch(
+        Rule(rule="round >= 2"), record=place, mode="live", explore=0.5, max_rounds=4
+    ) as watch:
+        for number in range(120):
+            name = f"q{number}"
+            with watch.question(
+                f"What is {number}?", question_id=name, gold_answers=["Oslo"]
+            ) as loop:
+                while not loop.done:
+                    loop.observe(answer="Oslo")
+    choice = suffice.choose(str(place), metric="em", cost="rounds")
+    assert choice.promised is not None
+    named = [row.proven.title for row in choice.promised.rows if row.proven is not None]
+    assert named
+    assert not any("policy_stop" in title for title in named)

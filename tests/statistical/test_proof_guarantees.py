@@ -29,6 +29,7 @@ from suffice.evaluation.choose.proof import Path, PathTests, Step, paths_of, pro
 from suffice.evaluation.settings import LOSSES, ChoiceSettings
 from suffice.measures.measures import Measures
 from suffice.stats.p_values import signed_p_values
+from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.trace_set import TraceSet
 
@@ -135,6 +136,56 @@ def test_a_fast_sample_of_logs_labelled_in_part(rates: tuple[float, float, float
 def test_logs_labelled_in_part(rates: tuple[float, float, float], stopped: bool, size: int) -> None:
     asked = partial(of_log, rates=rates, size=size, explore=0.2, stopped=stopped)
     assert share(asked, DRAWS) <= most_allowed(0.05, DRAWS)
+
+
+def of_strata(
+    draw: int,
+    *,
+    strata: list[tuple[float, float, float]],
+    size: int,
+    rates: tuple[float, float, float],
+) -> bool:
+    """A log whose policy stops nine in ten; of each stratum (share, propensity, loss), labeled by arm."""
+    random, records = np.random.default_rng([7, draw]), []
+    for number in range(size):
+        _, propensity, loss = strata[random.choice(len(strata), p=[share for share, *_ in strata])]
+        stopped, explored = random.random() < 0.9, random.random() < propensity
+        loses, right = stopped and random.random() < loss / 0.9, random.random() < 0.5
+        answers = ["Bo"] * 4 + ["Ada"] if loses else ["Ada" if right else "Bo"] * 5
+        cut = stopped and not explored
+        known = random.random() < rates[1 if cut else 0 if stopped else 2]
+        record = make_record(
+            f"q{number:04d}",
+            answers[: 1 if cut else 5],
+            gold=["Ada"] if known else [],
+            signals=[{"policy_stop": float(stopped)} for _ in range(1 if cut else 5)],
+        )
+        record = replace(record, stopped_by="policy" if cut else None, propensity=propensity)
+        records.append(record)
+    asked = replace(_SETTINGS, metric="em")
+    try:
+        return proves(Measures.of(to_trace_set(records)).by("em"), asked)
+    except UsageError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("strata", "size", "rates"),
+    [
+        (
+            [(0.92, 0.5, 0.0), (0.08, 0.05, 0.9)],
+            400,
+            (1.0, 1.0, 1.0),
+        ),  # often none of .05 is explored
+        ([(1.0, 0.02, 0.3)], 100, (1.0, 1.0, 1.0)),
+        ([(0.5, 0.5, 0.0), (0.5, 0.1, 0.12)], 800, ADVISED),
+    ],
+)
+def test_logs_explored_at_several_rates(
+    strata: list[tuple[float, float, float]], size: int, rates: tuple[float, float, float]
+) -> None:
+    asked = partial(of_strata, strata=strata, size=size, rates=rates)
+    assert share(asked, FAST) <= most_allowed(0.05, FAST)
 
 
 def test_a_log_is_refused_whose_exploration_or_labels_cannot_be_used() -> None:
