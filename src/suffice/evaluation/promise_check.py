@@ -415,9 +415,12 @@ class _Tested:
     def headline(self, decision: str) -> str:
         asked, metric, figures = self.asked, self.part.metric, self.figures
         most, policy = asked.max_loss or 0.0, self.stated.place
-        keeps = bound_in_words(asked.loss, most, metric.label, LOSES, agreement=metric.agreement)
-        if self.stated.wrong_stops(asked) is not None:
-            keeps = allowed_in_words({**self.stated.terms, "max_loss": most})
+        share = self.stated.wrong_stops(asked)
+        bounds = {asked.loss: most} | ({} if share is None else {"wrong-stop": share})
+        keeps = " and ".join(
+            bound_in_words(of, bound, metric.label, LOSES, agreement=metric.agreement)
+            for of, bound in bounds.items()
+        )
         if decision == "holds":
             saved = f"saves {percent(figures['saved'])}% of the {COSTS[figures['cost']].label}"
             return (

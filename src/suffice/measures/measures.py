@@ -308,7 +308,8 @@ class Measures:
         if labelled.all():
             return self
         seen = None if self.seen is None else self.seen.by_labels(labelled)
-        of = replace(self._of.take(labelled), seen=seen)
+        whole = seen is None or not (seen.cut | seen.explored).any()
+        of = replace(self._of.take(labelled), seen=None if whole else seen)
         return Measures(self.traces.take(labelled), self._metric, of=of)
 
     def at_worst(self) -> Measures:

@@ -217,10 +217,9 @@ class Choice(Tabular):
             yield f"This raises {told}."
 
     def _saves(self) -> str:
-        if self.in_full:
-            return ""
-        if (saved := self.saved_by(self.chosen)) is None:
-            return "What it saves is not known: questions were cut."
+        saved, cut = self.saved_by(self.chosen), self.result.cut is not None
+        if self.in_full or saved is None:
+            return "What it saves is not known: questions were cut." * (cut and not self.in_full)
         if saved < 0.0:
             return f"Costs {percent(-saved)}% more {_label(self.axis)}."
         return f"Saves {percent(saved)}% of the {_label(self.axis)}."
@@ -409,11 +408,8 @@ class Choice(Tabular):
         if self.result.cut is not None:
             if self.promised is None or (proven := self.promised.row.proven) is None:
                 return "Not known:", "questions were cut before their full budget."
-            lost = f"{100 * proven.measured[0]:.1f} points"
-            return (
-                "Questions were cut.",
-                f"By the proof's weights of explored ones it loses {lost}.",
-            )
+            lost = f"By the proof's weights of explored ones it loses {percent(proven.measured[0])} points."
+            return "Questions were cut.", lost
         if not self.early["all"]:
             return "None:", "no question stops early."
         early, lower, higher = (f"{len(ids):,}" for ids in self.early.values())

@@ -86,6 +86,16 @@ def test_a_guess_has_a_file_of_its_own_that_says_what_it_is(tmp_path: Path, caps
     assert not (out / "guess.json").exists()
 
 
+def test_a_loop_that_raised_voids_no_saving(tmp_path: Path) -> None:
+    """One question was cut by an error and has no label: the others' costs are known all the same."""
+    made = reaching(120, reached=(0.3, 0.9, 0.9))
+    raised = make_record("raised", ["other"])
+    record = written(tmp_path, [*made, replace(raised, stopped_by="error")])
+    said = document(record, tmp_path / "out", "--max-loss", "0.05", "--cost", "rounds")
+    assert said["questions"]["all"] == 120
+    assert said["measured"]["mean_rounds"] < 3.0
+
+
 def test_calls_of_models_that_differ_are_no_warning(tmp_path: Path) -> None:
     """A cheap model asked first and a dear one after it: their calls do not add up."""
     answers = (("x", "x", "x"), ("y", "z", "x"))
