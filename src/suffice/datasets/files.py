@@ -336,7 +336,7 @@ def _doubled(fields: Iterable[Any], place: str = "") -> str | None:
     """Return the path of a name that stands twice in a schema or in a struct of it."""
     seen: set[str] = set()
     for field in fields:
-        named = place + field.name
+        named = f"{place}{field.name}"
         if field.name in seen:
             return named
         seen.add(field.name)
@@ -384,8 +384,6 @@ def _value(scalar: Any) -> Any:
         scalar = scalar.cast(pa.timestamp("us", kind.tz and "UTC"), safe=kind.unit != "ns")
     elif pa.types.is_time64(kind):
         scalar = scalar.cast(pa.time64("us"), safe=False)
-    elif pa.types.is_duration(kind):
-        scalar = scalar.cast(pa.duration("us"), safe=False)
     return _of_python(scalar.as_py())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
@@ -149,3 +150,22 @@ def test_a_file_of_broken_lines_says_its_first(text: str, skip: bool, tmp_path: 
             tmp_path / "log.jsonl", format="columns", out=tmp_path / "o.parquet", skip_invalid=skip
         )
     assert caught.value.row == 0
+
+
+FOLDERS = sorted((Path(__file__).parents[3] / "world/tables").iterdir())
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_reads_the_tables_of_the_world(folder: Path, tmp_path: Path) -> None:
+    expected = json.loads((folder / "expect.json").read_text())
+    out = tmp_path / "out.parquet"
+    if "error" in expected:
+        with pytest.raises(DataError) as caught:
+            suffice.traces.import_(folder / "log.parquet", format="columns", out=out)
+        assert (caught.value.row, caught.value.column) == (expected["row"], expected["column"])
+        return
+    suffice.traces.import_(folder / "log.parquet", format="columns", out=out)
+    rows = pq.read_table(out).to_pylist()
+    assert [
+        {name: row[name] for name in of} for row, of in zip(rows, expected["rows"], strict=True)
+    ] == (expected["rows"])
