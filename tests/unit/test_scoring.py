@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from suffice.errors import UsageError
-from suffice.scoring import accuracy, exact_match, f1, f1_score, normalize_answer
+from suffice.scoring import accuracy, answer_form, exact_match, f1, f1_score, normalize_answer
 
 
 @pytest.mark.parametrize(
