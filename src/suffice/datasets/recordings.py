@@ -355,7 +355,10 @@ def _lacking(records: Sequence[QuestionRecord], out: str | Path) -> Iterator[str
         )
         yield f"{kind}: margins are undefined unless given as signals; ask the model for top_logprobs"
     if all(round_.usage.prompt_tokens is None for round_ in rounds):
-        yield "no token counts: costs are rounds and calls; record prompt_tokens and completion_tokens"
+        yield (
+            "no token counts of whole rounds, which one call without them makes unknown: costs are rounds "
+            "and calls; record prompt_tokens and completion_tokens of every call"
+        )
     elif untold := sum(bool(r.usage.llm_calls) and r.usage.prompt_tokens is None for r in rounds):
         yield (
             f"{counted(untold, 'round')} of {len(rounds):,} with a model call that tells no prompt tokens: "

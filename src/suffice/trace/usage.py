@@ -137,12 +137,12 @@ def _gather(document: Mapping[str, Any], told: dict[str, int], depth: int) -> No
     for name, value in plain.items():
         if (count := _count(value)) is not None:
             told.setdefault(name, count)
-    for name in plain if depth < 3 else ():
+    for name in plain if depth < 4 else ():
         if name.endswith("details") or name in ("timings", "cache_read", "cache_creation"):
             for inner, value in as_mapping(plain[name]).items():
                 if (count := _count(value)) is not None:
                     told.setdefault(f"{name}.{_snake(str(inner))}", count)
-    for name in _WITHIN if depth < 3 else ():
+    for name in _WITHIN if depth < 4 else ():
         if name in plain and not isinstance(plain[name], str):
             _gather(as_mapping(plain[name]), told, depth + 1)
 
