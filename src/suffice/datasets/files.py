@@ -197,7 +197,8 @@ def _content(path: Path) -> str:
 
 def _row(value: Any, path: Path, number: int) -> Row:
     if not isinstance(value, dict):
-        raise DataError(f"must be an object, found {_shown(value)}", file=str(path), row=number)
+        said = f"must be an object (a list of them ends in .json), found {_shown(value)}"
+        raise DataError(said, file=str(path), row=number)
     return Row(str(path), number, value)
 
 
