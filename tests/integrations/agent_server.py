@@ -75,6 +75,10 @@ class AgentServer(Server):
         super().__init__(self._answer)
 
     stubborn = False
+    one_id: str | None = None
+    """Of all calls; ``None``: each has its own."""
+    arguments: str | None = None
+    """Of all calls, where they are not made from the question."""
     beside = ""
     """What is written beside the calls."""
     last_tool = ""
@@ -142,6 +146,9 @@ class AgentServer(Server):
                 _call(f"call_{first + n}", wanted, {_argument(tools[wanted]): query})
                 for n, query in enumerate(queries, start=1)
             ]
+            for call in calls:
+                call["id"] = call["id"] if self.one_id is None else self.one_id
+                call["function"]["arguments"] = self.arguments or call["function"]["arguments"]
             text = self.beside or None
             return {"role": "assistant", "content": text, "tool_calls": calls}, None
         text = self.write(seen)

@@ -56,6 +56,7 @@ def agent(server: AgentServer, **settings: Any) -> Any:
 class TestOpenAIAgents(InLoop):
     heading = "OpenAI Agents SDK"
     example = ("openai_agent.py", "URL", "scripted")
+    refused_ids = ("", "call_0")
 
     def agent(
         self, server: AgentServer, watch: Any, *, search: Search = found, probe: Any = False

@@ -69,6 +69,8 @@ class Watching:
     stops_softly = True
     """A run that is stopped asks the model once more, and offers no tools."""
     has_tokens = True
+    refused_ids: tuple[str, ...] = ()
+    """Of calls in one message, where the framework runs none of those."""
 
     def served(self, write: Writer, searches: int = 5) -> AbstractContextManager[AgentServer]:
         return agent_server(write, searches=searches)
@@ -113,6 +115,23 @@ class Watching:
         compared = suffice.replay(tmp_path, rules=[NEWS.rule, STABLE.rule]).policies
         rounds = {policy.name: (policy.mean_rounds, policy.em) for policy in compared}
         assert (rounds[NEWS.rule], rounds[STABLE.rule]) == ((4, 1.0), (3, 1.0))
+
+    @pytest.mark.parametrize("one_id", ["", "call_0", None])
+    def test_calls_at_once_are_one_round_whatever_their_ids(
+        self, one_id: str | None, tmp_path: Path
+    ) -> None:
+        """Some compatible servers give none, or every call the same one."""
+        if one_id in self.refused_ids:
+            pytest.skip("the framework itself refuses such calls")
+        with (
+            agent_server(in_order("Unknown", "Oslo"), searches=1, at_once=3) as server,
+            suffice.Watch("fixed-2", record=tmp_path) as watch,
+        ):
+            server.one_id = one_id
+            assert self.run(self.agent(server, watch)).answer == "Oslo"
+        (held,) = records(tmp_path)[QUESTION].rounds
+        assert [passage.id for passage in held.passages or ()] == ["d1", "d2", "d3"]
+        assert (held.query or "").split("\n") == [f"{QUESTION} ({n})" for n in (1, 2, 3)]
 
     @pytest.mark.parametrize(("policy", "calls"), [(NEWS, 5), (STABLE, 6)])
     def test_live_it_stops_and_answers(
