@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import time
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache, partial
@@ -124,7 +124,7 @@ class _Run(AgentRun):
         provider.get_model = lambda name: self._watched(by_name(name))
         if isinstance(config.model, model_type):
             config = replace(config, model=self._watched(config.model))
-        agent = self._own(agent, by_agent=config.model is None)
+        agent = self._own(agent)
         config = replace(config, tool_error_formatter=self._noted(config.tool_error_formatter))
         self.options = {
             **options,
@@ -137,11 +137,10 @@ class _Run(AgentRun):
         }
         return agent
 
-    def _own(self, agent: Any, *, by_agent: bool) -> Any:
+    def _own(self, agent: Any) -> Any:
         """Return the agent with model and tools watched, and those of the agents that it hands over to."""
-        model, handoffs = agent.model, [self._handed(held, by_agent) for held in agent.handoffs]
-        if by_agent and isinstance(model, _point("Model")):
-            model = self._watched(model)
+        model, handoffs = agent.model, [self._handed(held) for held in agent.handoffs]
+        model = self._watched(model) if isinstance(model, _point("Model")) else model
         made = agent.clone(model=model, handoffs=handoffs)
 
         async def get_all_tools(context: Any) -> list[Any]:
@@ -175,29 +174,34 @@ class _Run(AgentRun):
 
         return noted
 
-    def _handed(self, held: Any, by_agent: bool) -> Any:  # noqa: FBT001
+    def _handed(self, held: Any) -> Any:
         made = copy.copy(held if isinstance(held, _point("Handoff")) else _point("handoff")(held))
         invoke = made.on_invoke_handoff
 
         async def on_invoke_handoff(context: Any, arguments: str) -> Any:
-            return self._own(await invoke(context, arguments), by_agent=by_agent)
+            return self._own(await invoke(context, arguments))
 
         made.on_invoke_handoff = on_invoke_handoff
         return made
 
     def _watched(self, model: Any) -> Any:
         made = copy.copy(model)
-        self.loop.describe(model)
+
+        def requested(held: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+            request = {**dict(zip(_REQUEST, held, strict=False)), **named}
+            if self.asking:
+                self.loop.describe(model, request.get("system_instructions"))
+            return request
 
         async def get_response(*held: Any, **named: Any) -> Any:
-            request = {**dict(zip(_REQUEST, held, strict=False)), **named}
+            request = requested(held, named)
             if not self.asking:
                 return await model.get_response(**request)
             results, self.results = self.results, []
             return await self.turn(results, partial(self._ask, model, request))
 
         async def stream_response(*held: Any, **named: Any) -> AsyncIterator[Any]:
-            request = {**dict(zip(_REQUEST, held, strict=False)), **named}
+            request = requested(held, named)
             if self.asking:
                 results, self.results = self.results, []
                 await self.astep(results, partial(self._ask, model, request, "draft"))
@@ -244,7 +248,6 @@ class _Run(AgentRun):
 
     # --- what the SDK says -----------------------------------------------------------------------
     async def _ask(self, model: Any, request: Mapping[str, Any], how: str) -> Reply:
-        self.loop.describe(prompt=request.get("system_instructions"))
         if how == "draft" and request.get("conversation_id"):
             raise UsageError("a draft would be added to a conversation that the server keeps")
         asked = request if how == "on" else _without_tools(request)
