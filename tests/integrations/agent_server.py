@@ -77,6 +77,8 @@ class AgentServer(Server):
     stubborn = False
     one_id: str | None = None
     """Of all calls; ``None``: each has its own."""
+    named = ""
+    """The tool in all calls, also one that nobody has; empty: as asked."""
     arguments: str | None = None
     """Of all calls, where they are not made from the question."""
     shape: Callable[[Body], Body] = staticmethod(lambda body: body)
@@ -148,6 +150,7 @@ class AgentServer(Server):
             ]
             for call in calls:
                 call["id"] = call["id"] if self.one_id is None else self.one_id
+                call["function"]["name"] = self.named or wanted
                 call["function"]["arguments"] = self.arguments or call["function"]["arguments"]
             text = self.beside or None
             return {"role": "assistant", "content": text, "tool_calls": calls}, None

@@ -1,4 +1,4 @@
-"""LiteLLM's own replies and usage in a loop of one's own; it speaks Anthropic's and OpenAI's dialect to a server."""
+"""LiteLLM's own replies and usage in a loop; it speaks Anthropic's and OpenAI's dialect to a server."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def messages_api(body: Body) -> Any:
         return 200, {}, {**reply, **ended, "content": blocks, "usage": USAGE}
     begun = {**reply, "content": [], "stop_reason": None, "usage": {**USAGE, "output_tokens": 1}}
     delta = {"type": "text_delta", "text": "Lina Perez"}
-    events = [
+    events: list[Body] = [
         {"type": "message_start", "message": begun},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
         {"type": "content_block_delta", "index": 0, "delta": delta},
