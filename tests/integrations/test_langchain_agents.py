@@ -213,7 +213,7 @@ def test_llama_cpps_own_server_is_asked_and_its_tokens_are_known(tmp_path: Path)
     pytest.importorskip("xllamacpp")
     call = {"name": "search", "args": {"query": "Where? (1)"}, "id": "", "type": "tool_call"}
 
-    class Calling(openai.ChatOpenAI):  # type: ignore[misc]
+    class Calling(openai.ChatOpenAI):  # type: ignore[misc, name-defined]
         def _generate(self, *held: Any, **named: Any) -> Any:
             made = super()._generate(*held, **named)
             made.generations[0].message.tool_calls = [call]
