@@ -14,15 +14,14 @@ from suffice.concurrency import CallTally, as_here
 from suffice.contracts import Completion, Generation, GenerationRequest, Message
 from suffice.errors import UsageError
 from suffice.llm.endpoint import Endpoint, OpenAISettings, Send
+from suffice.llm.replies import EventReply, UntrustedEvents, parse_completions
 from suffice.llm.wire import (
     BrokenReply,
     Closable,
     Counts,
-    EventReply,
     NullReply,
     check_request,
     counts,
-    parse_completions,
     request_body,
     schema_text,
 )
@@ -184,6 +183,11 @@ class OpenAICompatibleModel(Closable):
             completions, cost = self._server.ask(
                 self._sending(body), read, model=self.name, events=events
             )
+        except UntrustedEvents:
+            if events is None:
+                raise
+            learnt.no_stream = True  # plainly asked it may give the whole text
+            return self._ask(request, form)
         except UsageError as error:
             if getattr(error.__cause__, "status_code", None) not in _NOT_SO:
                 raise
