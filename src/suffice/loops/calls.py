@@ -34,6 +34,10 @@ _LOOSE_CONFIDENCE = re.compile(
     r"\bConfidence[*_`]*[ \t]*[:：][\s*_`]*+(?P<value>[^\n]*?)[)\]]?(?=[\s,;.*_]*Answer\b|$)",
     re.MULTILINE | re.IGNORECASE,
 )
+_MAYBE_RATING = re.compile(
+    r"\.?[\s,;|/(\[*_`–—-]*(?:\bc(?:o(?:n(?:f(?:i(?:d(?:e(?:n(?:c(?:e[*_`]*[ \t]*)?)?)?)?)?)?)?)?)?)?\Z",
+    re.IGNORECASE,
+)
 _LONE_RATING = re.compile(r"([1-5])[\s*_`]*+\.?+[\s*_`]*+")
 _SIGNS = re.compile(rf"[{MARKUP}]+")
 
@@ -273,7 +277,8 @@ class ComingAnswer:
         if self._over:
             return ""
         self._text += piece
-        more = self._certain().removeprefix(self.told)
+        certain = self._certain()
+        more = certain[len(self.told) :] if certain.startswith(self.told) else ""
         self.told += more
         return more
 
@@ -290,6 +295,8 @@ class ComingAnswer:
         # what follows may close a mark, or make it a list's sign or the line of the rating
         bare = said in "-+>•" or not said.strip("#") or "Confidence".startswith(said)
         held = bare or self._text[span[0] - 1] in MARKUP
+        # nor is the rating's word, as far as it came, with what parts it from the answer
+        said = _MAYBE_RATING.sub("", said, count=1)
         return "" if held else said
 
 

@@ -39,7 +39,8 @@ _CERTAIN_LABEL = re.compile(rf"^[ \t*_`>•#+-]*{LABEL}", re.MULTILINE)
 _BEFORE = re.compile(r"(?:\n[ \t]*(?:[-+>•]|#+)[ \t]|[\s*_`])*+")
 _RATING = re.compile(r"Confidence[*_`]*(?::|\Z)")
 _RATING_BEHIND = re.compile(
-    r"(?P<stop>(?<=[^\W\d_]{3})\.)?[\s,;|/(\[*_`–—-]+Confidence[*_`]*[ \t]*[:：]", re.IGNORECASE
+    r"(?P<stop>(?<=[^\W\d_]{3})\.)?[\s,;|/(\[*_`–—-]+Confidence[*_`]*[ \t]*[:：][\s*_`]*(?=\d|\Z)",
+    re.IGNORECASE,
 )
 
 
