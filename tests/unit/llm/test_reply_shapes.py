@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.server import Server
 
 from suffice.contracts import GenerationRequest, Message
 from suffice.llm.endpoint import OpenAISettings
 from suffice.llm.openai_compatible import OpenAICompatibleModel
 from suffice.llm.wire import BrokenReply
 from suffice.loops.calls import ComingAnswer, parse_reply
-from tests.server import Server
 
 SHAPES = json.loads(
     (Path(__file__).parents[2] / "world/replies/shapes.json").read_text(encoding="utf-8")
