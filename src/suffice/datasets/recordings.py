@@ -356,6 +356,11 @@ def _lacking(records: Sequence[QuestionRecord], out: str | Path) -> Iterator[str
         yield f"{kind}: margins are undefined unless given as signals; ask the model for top_logprobs"
     if all(round_.usage.prompt_tokens is None for round_ in rounds):
         yield "no token counts: costs are rounds and calls; record prompt_tokens and completion_tokens"
+    elif untold := sum(bool(r.usage.llm_calls) and r.usage.prompt_tokens is None for r in rounds):
+        yield (
+            f"{counted(untold, 'round')} of {len(rounds):,} with a model call that tells no prompt tokens: "
+            "their sums are unknown, and so are costs in tokens; have every call report its usage"
+        )
     told = [r.usage.prompt_tokens is None or r.usage.answer_calls is not None for r in rounds]
     if not any(told) and not unanswered and longest > 1:
         yield (

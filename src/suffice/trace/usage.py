@@ -111,6 +111,12 @@ def _generated(told: Mapping[str, int], prompt: int | None) -> tuple[int | None,
     return completion, reasoning
 
 
+def names_usage(reported: object) -> bool:
+    """Return whether anything in it has the name of a usage or of a count, whatever its value."""
+    names = {_snake(str(name)) for name in as_mapping(reported)}
+    return not names.isdisjoint((*_WITHIN, *_PROMPT, *_COMPLETION, "timings"))
+
+
 def as_mapping(value: object) -> Mapping[str, Any]:
     """Return the fields of a mapping or of a client's object; of anything else none."""
     if isinstance(value, Mapping):
@@ -127,7 +133,7 @@ def as_mapping(value: object) -> Mapping[str, Any]:
 
 def _gather(document: Mapping[str, Any], told: dict[str, int], depth: int) -> None:
     """Add the counts of a document and of what it holds; a name that is told already stays."""
-    plain = {_snake(name): value for name, value in document.items() if isinstance(name, str)}
+    plain = {_snake(str(name)): value for name, value in document.items()}
     for name, value in plain.items():
         if (count := _count(value)) is not None:
             told.setdefault(name, count)
