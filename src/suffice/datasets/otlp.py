@@ -294,7 +294,9 @@ def _of_export(held: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parsed(text: Any) -> Any:
-    return loaded(text) if isinstance(text, str) else text
+    """Parse JSON of a text, an object or a list; a number or a plain text stays a text."""
+    value = _value_of(text)
+    return value if isinstance(value, str | dict | list) else text
 
 
 def _snaked(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -353,7 +355,8 @@ def _span(row: Row, values: Mapping[str, Any]) -> _Span:
             for pair in children(source, "attributes")
         }
     )
-    held = {_ALSO.get(key) or _OLD.sub(_renamed, key): value for key, value in held.items()} | held
+    told = {k: _parsed(v) if k.startswith("traceloop.") else v for k, v in held.items()}
+    held = {_ALSO.get(key) or _OLD.sub(_renamed, key): value for key, value in told.items()} | held
     return _Span(
         row=row,
         trace=trace,
