@@ -467,8 +467,7 @@ def _only_innermost(roots: Sequence[_Span], path: Path) -> None:
             elif span.kind == "call":
                 calls = [span]
             elif span.tells_usage and not calls:
-                operation = span.first("gen_ai.operation.name", "openinference.span.kind")
-                left[str(operation or span.name)] += 1
+                left[span.name or "no name"] += 1
             inner[id(span)] = calls
     if left:
         said = ", ".join(f"{count} of {name:.60}" for name, count in left.most_common(6))
