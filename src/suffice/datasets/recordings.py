@@ -200,6 +200,17 @@ FORMATS: Mapping[str, Format] = {
         meaning="OTLP JSON of an agent's spans, by OpenTelemetry's GenAI conventions or OpenInference's",
         note=f"{_RUN}; spans tell no log-probabilities, and texts only where their recording was switched on",
     ),
+    **{
+        name: Format(
+            read=lambda path, _: read_otlp(path),
+            meaning=f"{what} in JSON, whole or one a line",
+            note=_RUN,
+        )
+        for name, what in (
+            ("langfuse", "traces or observations of Langfuse"),
+            ("langsmith", "runs of LangSmith"),
+        )
+    },
     "inspect": Format(
         read=lambda path, _: read_inspect(path),
         meaning="logs of inspect_ai, .eval or .json",
