@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -87,7 +87,7 @@ def message_of(values: Mapping[str, Any], time: datetime | None = None) -> Messa
     if kind.endswith("_call_output"):
         return Message("tool", results=[(own, values.get("output"), _failed(values))], time=time)
     if kind.endswith("_call") and "role" not in values:
-        given = next(
+        given: Any = next(
             (values[n] for n in ("arguments", "input", "action", "queries") if n in values), {}
         )
         name = str(values.get("name") or kind.removesuffix("_call"))
@@ -129,7 +129,6 @@ def _failed(values: Mapping[str, Any]) -> bool:
 
 
 def records_of(
-    row: Row,
     messages: Iterable[Message],
     own: str,
     named: Callable[[str], str],
@@ -273,13 +272,13 @@ def chat(rows: list[Row], named: Callable[[str], str]) -> Iterator[QuestionRecor
         if len({one.call or id(one) for one in agents}) == 1 and agents[-1].counts is None:
             counts = read_counts({n: row.values[n] for n in ("usage",) if n in row.values})
             agents[-1].counts = None if counts == Counts() else counts
-        yield from records_of(row, messages, own, named, score=_score(row.values))
+        yield from records_of(messages, own, named, score=_score(row.values))
 
 
 def _items(row: Row, listed: Iterable[Mapping[str, Any]]) -> Iterator[Message]:
     group = 0
-    for number, values in enumerate(listed):
-        message = message_of(values, _time(row.inside(f"[{number}]", dict(values)), "timestamp"))
+    for values in listed:
+        message = message_of(values, _time(replace(row, values=values), "timestamp"))
         if message is None or message.role != "assistant":
             group += 1
         elif str(values.get("type") or "").endswith(("_call", "message")):
@@ -313,7 +312,7 @@ def claude_code(rows: list[Row], named: Callable[[str], str]) -> Iterator[Questi
                 message.call = inner.get("id") or values.get("requestId")
             yield message
 
-    yield from records_of(rows[0], messages(), str(session), named)
+    yield from records_of(messages(), str(session), named)
 
 
 def codex(rows: list[Row], named: Callable[[str], str]) -> Iterator[QuestionRecord]:
@@ -342,7 +341,7 @@ def codex(rows: list[Row], named: Callable[[str], str]) -> Iterator[QuestionReco
                 yield message
 
     own = child(meta, "payload").get("id") or rows[0].values.get("id")
-    yield from records_of(rows[0], messages(), str(own or text_id(str(rows[0].values))), named)
+    yield from records_of(messages(), str(own or text_id(str(rows[0].values))), named)
 
 
 def swe_agent(rows: list[Row], named: Callable[[str], str]) -> Iterator[QuestionRecord]:
@@ -364,7 +363,6 @@ def swe_agent(rows: list[Row], named: Callable[[str], str]) -> Iterator[Question
         )
         submitted = info.get("submission")
         yield from records_of(
-            row,
             _trajectory(history, steps) if steps else _shell(history),
             own,
             named,

@@ -7,7 +7,7 @@ import json
 import re
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ _MARKS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],]')
 _CLOSE = {"{": "}", "[": "]"}
 
 
-def sample(path: Path) -> list[Mapping[str, Any]]:
+def sample(path: Path) -> Sequence[Mapping[str, Any]]:
     """Return up to 50 first objects of JSON or JSON lines, or the names of a table's columns as one object.
 
     A zip gives an object of its names. It reads at most 256 KiB, and of Parquet the footer. Raises
