@@ -480,7 +480,15 @@ def _lacking(records: Sequence[QuestionRecord], out: str | Path) -> Iterator[str
         )
         yield f"{kind}: margins are undefined unless given as signals; ask the model for top_logprobs"
     if all(round_.usage.prompt_tokens is None for round_ in rounds):
-        yield "no token counts: costs are rounds and calls; record prompt_tokens and completion_tokens"
+        yield (
+            "no token counts of whole rounds, which one call without them makes unknown: costs are rounds "
+            "and calls; record prompt_tokens and completion_tokens of every call"
+        )
+    elif untold := sum(bool(r.usage.llm_calls) and r.usage.prompt_tokens is None for r in rounds):
+        yield (
+            f"{counted(untold, 'round')} of {len(rounds):,} with a model call that tells no prompt tokens: "
+            "their sums are unknown, and so are costs in tokens; have every call report its usage"
+        )
     told = [r.usage.prompt_tokens is None or r.usage.answer_calls is not None for r in rounds]
     if not any(told) and not unanswered and longest > 1:
         yield (

@@ -17,16 +17,15 @@ from suffice.llm.endpoint import Endpoint, OpenAISettings, Send
 from suffice.llm.wire import (
     BrokenReply,
     Closable,
-    Counts,
     EventReply,
     NullReply,
     check_request,
-    counts,
     parse_completions,
     request_body,
     schema_text,
 )
 from suffice.trace.rounds.records import known_sum
+from suffice.trace.usage import Counts, read_counts
 
 _NOT_SO = (400, 422)  # refusals of a request as it was written
 _FORMS = ("json_schema", "json_object", "none")
@@ -245,7 +244,7 @@ class OpenAICompatibleModel(Closable):
         return True
 
     def _honest(self, payload: object, completions: tuple[Completion, ...]) -> Counts:
-        cost = counts(payload)
+        cost = read_counts(payload)
         if isinstance(payload, dict) and "timings" in payload:
             self._learnt.counts_first_choice = True
         if len(completions) < 2 or not self._learnt.counts_first_choice:

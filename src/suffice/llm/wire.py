@@ -8,7 +8,6 @@ import reprlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal, Self
@@ -166,22 +165,12 @@ def _message(error: Any) -> str:
 
 Api = Literal["chat", "completion"]
 MAX_TOP_LOGPROBS = 20
-_MOST_TOKENS = 10**9  # that a reply can be believed to have cost
 _SPENT = ("length", "content_filter", "tool_calls")  # why a model may end without a word
 # llama.cpp's guided grammars read it; small models, free to put white space anywhere, put it there
 # until max_tokens
 ONE_LINE = {
     "x-guidance": {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
-    """Hold the token counts that a server reports; ``None``: not reported."""
-
-    prompt: int | None = None
-    cached: int | None = None
-    completion: int | None = None
 
 
 class Closable:
@@ -379,18 +368,6 @@ def _piece(choice: Mapping[str, Any]) -> str:
     return text if isinstance(text, str) else ""
 
 
-def counts(payload: object) -> Counts:
-    usage = payload.get("usage") if isinstance(payload, Mapping) else None
-    if not isinstance(usage, Mapping):
-        return Counts()
-    details = usage.get("prompt_tokens_details")
-    return Counts(
-        prompt=_count(usage.get("prompt_tokens")),
-        cached=_count(details.get("cached_tokens")) if isinstance(details, Mapping) else None,
-        completion=_count(usage.get("completion_tokens")),
-    )
-
-
 def _as_dict(value: object) -> dict[str, Any]:
     if isinstance(value, Mapping):
         return dict(value)
@@ -414,11 +391,6 @@ def _text(choice: Mapping[str, Any]) -> Any:
 def _index(choice: Mapping[str, Any]) -> int:
     index = choice.get("index")
     return index if isinstance(index, int) else 0
-
-
-def _count(value: object) -> int | None:
-    known = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS
-    return value if known else None  # type: ignore[return-value]
 
 
 def _completion(choice: Mapping[str, Any], top_logprobs: int, source: str) -> Completion:
