@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from suffice.datasets.files import Row, json_documents, text_id
+from suffice.datasets.pairing import paired
 from suffice.datasets.runs import (
     ANSWERING,
     Call,
@@ -172,12 +173,10 @@ def records_of(
 
 def _pair(message: Message, waiting: list[Use]) -> None:
     """Give results to the tool uses of their ids; without ids, or with equal ones, in order."""
-    for own, content, failed in message.results:
-        use = next((use for use in waiting if use.id == own), None)
-        if use is None and (own is None or all(one.id is None for one in waiting)):
-            use = next(iter(waiting), None)
-        if use is not None:
-            waiting.remove(use)
+    named = [(own, None) for own, _, _ in message.results]
+    places = paired([(use.id, use.name) for use in waiting], named)
+    for place, (_, content, failed) in zip(places, message.results, strict=True):
+        if place is not None and not (use := waiting[place]).done:
             use.result, use.failed, use.done, use.ended = content, failed, True, message.time
 
 
