@@ -11,7 +11,7 @@ from stat import S_ISREG
 from suffice.datasets.columns import Layout
 from suffice.datasets.recordings import FORMATS, recognized
 from suffice.errors import DataError, UsageError, counted, did_you_mean
-from suffice.trace.engines import as_place
+from suffice.trace.engines import Address, as_place
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.schema import COLUMNS
@@ -19,8 +19,8 @@ from suffice.trace.store import SUFFIXES, store_at
 from suffice.trace.stored_file import EXAMPLE
 
 _NEEDED = {column.name for column in COLUMNS if column.required}
-_READ = ("prompt_tokens", "completion_tokens", "usd", "llm_calls", "action", "query", "score")
-_READ += ("answer", "gold_answers", "question", "question_id", "round", "stopped_by")
+_READ = _NEEDED | {"prompt_tokens", "completion_tokens", "usd", "llm_calls", "action", "query"}
+_READ |= {"score", "gold_answers", "stopped_by"}
 
 
 @dataclass(slots=True)
@@ -29,11 +29,13 @@ class Log:
 
     path: str
     format: str
+    stated: bool = False  # by the user, not recognized
     problems: list[str] = field(default_factory=list)
 
     @property
-    def meaning(self) -> str:
-        return "record" if self.format == "record" else FORMATS[self.format].meaning
+    def called(self) -> str:
+        """The format's name for people."""
+        return "record" if self.format == "record" else FORMATS[self.format].called
 
     def runs(self) -> Iterator[QuestionRecord]:
         """Read the runs; without texts of passages and the like, if it is a record."""
@@ -66,39 +68,31 @@ def find_logs(
     if not named:
         raise UsageError("no log to look at; name files or folders, such as: suffice look logs/")
     for path, alone in _files(named, unread):
+        plain = Path(path)
         try:
-            place = as_place(path)
             if (
-                not isinstance(place, Path)
+                isinstance(as_place(path), Address)
                 or path == EXAMPLE.stem
                 or store_at(path)
-                or _is_record(place)
+                or _is_record(plain)
             ):
                 found[path] = Log(path, "record")
-                continue
-            about = place.stat()
-            kind = (format or recognized(place)) if S_ISREG(about.st_mode) else None
-            if kind is not None:
-                found.setdefault((about.st_dev, about.st_ino), Log(path, kind))
-            elif alone:
-                said = f"is no log that is recognized; say what it is: --format {'|'.join(FORMATS)}"
-                raise DataError(said, file=path)
-            others += kind is None
-        except (OSError, DataError) as error:
-            if alone:
-                raise (
-                    DataError(error.strerror or "", file=path)
-                    if isinstance(error, OSError)
-                    else error
+            elif alone or S_ISREG(plain.stat().st_mode):
+                kind = format or recognized(plain)
+                found.setdefault(
+                    (plain.stat().st_dev, plain.stat().st_ino), Log(path, kind, bool(format))
                 )
+        except DataError:
+            if alone:
+                raise
+            others += 1
+        except OSError as error:
             unread.append(str(error))
     if not found:
-        raise DataError(
-            f"no log among {counted(others + len(unread), 'file')}; read are records, and by --format "
-            f"{', '.join(FORMATS)}{'; '.join(['', *unread[:1]])}",
-            file=", ".join(named[:3]),
-        )
-    notes = [f"{counted(others, 'other file')} passed over: no log by its first bytes."] * bool(
+        told = "; ".join([f"no log among {counted(others + len(unread), 'file')}", *unread[:1]])
+        allowed = f"read are records, and by --format {', '.join(FORMATS)}"
+        raise DataError(f"{told}; {allowed}", file=", ".join(named[:3]))
+    notes = [f"{counted(others, 'other file')} passed over: no log that is recognized."] * bool(
         others
     )
     notes += [f"{counted(len(unread), 'file')} not readable: {one:.120}" for one in unread[:1]]
@@ -107,7 +101,7 @@ def find_logs(
 
 def _files(named: Iterable[str], unread: list[str]) -> Iterator[tuple[str, bool]]:
     for name in named:
-        if not os.path.isdir(name):
+        if not Path(name).is_dir():
             yield name, True
             continue
         for folder, folders, files in os.walk(
@@ -131,6 +125,6 @@ def _is_record(path: Path) -> bool:
     import pyarrow.parquet as pq
 
     try:
-        return _NEEDED <= {*pq.read_schema(path).names}
+        return {*pq.read_schema(path).names} >= _NEEDED
     except (pa.ArrowException, OSError):
         return False

@@ -5,10 +5,12 @@ Nothing here proves anything or keeps a text: a run leaves a few numbers, some 6
 
 from __future__ import annotations
 
+import glob
 import json
 import math
 import re
 import shlex
+import warnings
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice.errors import DataError, counted, struck
+from suffice.errors import DataError, SufficeWarning, counted, struck
 from suffice.results.formats import amount
 from suffice.results.markup import shorten, visible
 from suffice.results.table import WIDTH, Column, Table, table_of
@@ -41,6 +43,7 @@ _LONGEST = 0.1
 _TOUCHED = (0.1, 0.25)  # shares of runs that the shown caps come closest to touching
 _FEWEST_AT_LIMIT = 3
 _FEW_ROUNDS = 10  # up to so many, any number may be a cap
+_ENOUGH_LABELS = 150
 _MOST_TEXT, _MOST_CALLS, _MOST_TOOLS = 300, 5, 4
 _CALL = re.compile(r"\s*([A-Za-z_][\w.:/-]{0,99})[ \t]+(?=[{\[])")
 _DECODER = json.JSONDecoder()
@@ -51,10 +54,10 @@ Entry = Mapping[str, Any]
 class Look(Tabular):
     """Hold what logs show without labels; shares are in [0, 1].
 
-    ``costs``: each quantity over the ``runs`` that tell it in every round, with the mean of the longest tenth of
-    these runs, by rounds, and its share. ``cost``: the quantity behind the other shares; tokens, else dollars,
-    else rounds. ``repeats.share`` came from the first repeated call on. A cap touches runs with more rounds.
-    ``limit``: the rounds at which runs were cut, if that is one number. ``texts``: the most repeated calls.
+    ``costs``: each quantity over the ``runs`` that tell it in every round, with the mean of the longest
+    tenth of these runs, by rounds, and its share. ``cost``: the quantity behind the other shares: tokens,
+    else dollars, else rounds. ``repeats.share`` came from the first repeated call on. A cap touches
+    runs with more rounds. ``limit``: the rounds at which runs were cut, if that is one number.
     """
 
     formats: tuple[Entry, ...]
@@ -86,7 +89,7 @@ class Look(Tabular):
         return "\n".join(lines)
 
     def _head(self) -> str:
-        kinds = ", ".join(one["meaning"] for one in self.formats)
+        kinds = ", ".join(one["called"] for one in self.formats)
         files = counted(sum(one["files"] for one in self.formats), "file")
         names = [shorten(visible(name), 30, "...") for name in [*self.tools][:_MOST_TOOLS]]
         names += [f"{len(self.tools) - _MOST_TOOLS:,} more"] * (len(self.tools) > _MOST_TOOLS)
@@ -103,7 +106,7 @@ class Look(Tabular):
                 if name == "rounds":
                     cells[-1] = f"{one['total']:,.0f}"
                 tail = f"({share_in_words(one['longest_share'])} in the longest 10%)"
-                yield [_words(name), *cells, tail * (name == self.cost or name == "prompt_tokens")]
+                yield [_words(name), *cells, tail * (name in (self.cost, "prompt_tokens"))]
 
     def _sentences(self) -> Iterator[str]:
         what = _words(self.cost)
@@ -120,8 +123,9 @@ class Look(Tabular):
             yield "Repeats: unknown, as no round tells its call."
         else:
             runs = counted(self.repeats["runs"], "run") if self.repeats["runs"] else "no run"
+            known = self.repeats["share"] > 0  # else no run that repeats tells its cost
             share = f"; {share_in_words(self.repeats['share'])} of all {what} came after the first repeat"
-            yield f"Repeats: {runs} asked the same again{share * bool(self.repeats['runs'])}."
+            yield f"Repeats: {runs} asked the same again{share * known}."
         for cap in self.caps:
             hit = f" ({cap['at_limit']:,} of those at the limit)" * bool(cap["at_limit"])
             told = f"touched {counted(cap['touched'], 'run')}{hit}"
@@ -244,10 +248,10 @@ class _Tally:
         costs, first = _costs_of(run), self._repeat(run)
         for name, held in self.amounts.items():
             held.append(sum(costs[name]) if name in costs else math.nan)
-            self.by_round[name].update(dict(enumerate(costs.get(name, ()))))  # type: ignore[arg-type]
+            self.by_round[name].update(dict(enumerate(costs.get(name, ()))))
         if first is not None:
             self.counts["repeating"] += 1
-            self.after.update({name: sum(costs[name][first:]) for name in costs})  # type: ignore[arg-type]
+            self.after.update({name: sum(costs[name][first:]) for name in costs})
         last, end = answers[-1], str(run.stopped_by or "end")
         if end == "end":
             end = "answer" if last and last.strip() else "unknown"
@@ -275,19 +279,22 @@ class _Tally:
 
 # --- all runs -------------------------------------------------------------------------------------
 def look_at(logs: Iterable[Any], *, notes: Sequence[str] = (), texts: bool = False) -> Look:
-    """Return what logs show: objects with ``path``, ``format``, ``meaning``, ``runs()`` and ``problems``."""
+    """Return what logs show: objects with ``path``, ``format``, ``called``, ``runs()`` and ``problems``."""
     tally, ids, whole = _Tally(texts=texts), dict[int, int](), list[Any]()
     formats: dict[str, dict[str, Any]] = {}
     problems: list[str] = []
     for number, log in enumerate(logs):
         before, same = len(tally.lengths), tally.counts["same"]
-        for run in log.runs():
-            tally.counts["same"] += ids.setdefault(hash(run.question.id), number) != number
-            tally.add(run)
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always", SufficeWarning)
+            for run in log.runs():
+                tally.counts["same"] += ids.setdefault(hash(run.question.id), number) != number
+                tally.add(run)
         problems += log.problems
         if not log.problems and same == tally.counts["same"]:
             whole.append(log)
-        told = {"format": log.format, "meaning": log.meaning, "files": 0, "runs": 0}
+        problems += [str(one.message) for one in warned]
+        told = {"format": log.format, "called": log.called, "files": 0, "runs": 0}
         kind = formats.setdefault(log.format, told)
         kind["files"] += 1
         kind["runs"] += len(tally.lengths) - before
@@ -305,7 +312,7 @@ def look_at(logs: Iterable[Any], *, notes: Sequence[str] = (), texts: bool = Fal
         cost = "tokens"
     total = next(one["total"] for one in costs if one["cost"] == cost)
     caps = tuple(_caps(tally, lengths, cost, total))
-    missing, steps = _next(whole, counts["labeled"], caps)
+    missing, steps = _next(whole, counts["labeled"], caps, len(lengths))
     repeats = {"runs": counts["repeating"], "calls": counts["repeats"]}
     said = [
         (counts["empty"], "without a round left out"),
@@ -383,7 +390,7 @@ def _caps(tally: _Tally, lengths: Any, cost: str, total: float) -> Iterator[Entr
 
 # --- what is missing, and what to type ------------------------------------------------------------
 def _next(
-    whole: Sequence[Any], labeled: int, caps: Sequence[Entry]
+    whole: Sequence[Any], labeled: int, caps: Sequence[Entry], runs: int
 ) -> tuple[str, tuple[Entry, ...]]:
     watch = f'suffice.Watch("fixed-{caps[0]["rounds"] if caps else 5}", record="live.db")'
     beside = {"line": watch, "what": "beside your agent, stops nothing"}
@@ -391,15 +398,15 @@ def _next(
         return "Each run has one round: there is nothing to stop. Record every round:", (beside,)
     record, steps = next((log.path for log in whole if log.format == "record"), ""), list[Entry]()
     if whole and not record:
-        kind = Counter(log.format for log in whole).most_common(1)[0][0]
-        words = " ".join(_patterns([Path(log.path) for log in whole if log.format == kind]))
+        words = " ".join(_patterns([Path(log.path) for log in whole]))
+        stated = f" --format {whole[0].format}" * whole[0].stated
         record = _free("logs.parquet")
-        line = f"suffice traces import {words} --format {kind} --out {record}"
+        line = f"suffice traces import {words}{stated} --out {record}"
         steps.append({"line": line, "what": "logs as a record"})
     if not record:
         return "What a cap loses takes labels, and no log was read whole. Record anew:", (beside,)
     place = shlex.quote(record)
-    if labeled:
+    if labeled >= min(_ENOUGH_LABELS, runs / 2):
         steps.append(
             {"line": f"suffice choose {place}", "what": "what each policy is proven to lose"}
         )
@@ -408,7 +415,7 @@ def _next(
         )
     out = "" if record.endswith(".db") else f" --out {_free('labeled.parquet')}"
     line = f"suffice traces label {place} labels.csv{out}"
-    steps.append({"line": line, "what": "gold answers or scores, 150 are a start"})
+    steps.append({"line": line, "what": f"gold answers or scores, {_ENOUGH_LABELS} are a start"})
     said = (
         "Whether those answers were right is not in these logs. Two ways to know what a cap loses:"
     )
@@ -422,9 +429,15 @@ def _free(name: str) -> str:
 
 def _patterns(files: Sequence[Path]) -> Iterator[str]:
     """Return words of a shell for exactly these files: patterns where they match no other."""
-    for folder, suffix in dict.fromkeys((file.parent, file.suffix) for file in files):
-        own = {file for file in files if (file.parent, file.suffix) == (folder, suffix)}
-        if len(own) > 1 and suffix and {*folder.glob(f"[!.]*{suffix}")} == own:
-            yield f"{shlex.quote(str(folder))}/*{suffix}"
+    for kind in dict.fromkeys((file.suffix, len(file.parts)) for file in files):
+        own = [file for file in files if (file.suffix, len(file.parts)) == kind]
+        parts = [{*part} for part in zip(*(file.parts for file in own), strict=True)]
+        same = [part.pop() if len(part) == 1 else "" for part in parts]
+        shown = "/".join(
+            [*(shlex.quote(part) if part else "*" for part in same[:-1]), f"*{kind[0]}"]
+        )
+        inner = "/".join([*(glob.escape(part) or "*" for part in same[:-1]), f"*{kind[0]}"])
+        if len(own) > 1 and {Path(one) for one in glob.glob(inner)} == {*own}:  # noqa: PTH207 - as a shell
+            yield shown
         else:
-            yield from (shlex.quote(str(file)) for file in sorted(own))
+            yield from (shlex.quote(str(file)) for file in own)
