@@ -46,6 +46,7 @@ _FEW_ROUNDS = 10  # up to so many, any number may be a cap
 _ENOUGH_LABELS = 150
 _MOST_TEXT, _MOST_CALLS, _MOST_TOOLS = 300, 5, 4
 _CALL = re.compile(r"\s*([A-Za-z_][\w.:/-]{0,99})[ \t]+(?=[{\[])")
+_THOUGHT = re.compile(r"^\s*(thought|action)\b", re.IGNORECASE | re.MULTILINE)
 _DECODER = json.JSONDecoder()
 Entry = Mapping[str, Any]
 
@@ -197,8 +198,8 @@ def share_in_words(share: float) -> str:
 def calls_of(action: str | None, query: str | None) -> list[tuple[str | None, str]]:
     """Return the calls of a round: the tool, where it is told, and a text that equal calls share.
 
-    An action is calls as ``tool {"JSON": "arguments"}``, in which order of keys and blanks do not count. Else
-    the query tells calls apart; without one the action's words do.
+    An action is calls as ``tool {"JSON": "arguments"}``, in which order of keys and blanks do not count, or
+    another text. Of a model's thoughts, or a hash of them, the query tells calls apart.
     """
     found: list[tuple[str | None, str]] = []
     at, text = 0, (action or "").strip()
@@ -211,7 +212,9 @@ def calls_of(action: str | None, query: str | None) -> list[tuple[str | None, st
         found.append((head[1], f"{head[1]} {told}"))
     if found and at == len(text):
         return found
-    words = " ".join((query or "").split()) or " ".join(text.split())
+    words = " ".join(text.split())
+    if query and (" " not in words or _THOUGHT.search(text)):
+        words = " ".join(query.split())
     return [(None, words)] if words else []
 
 
