@@ -44,6 +44,7 @@ _TOUCHED = (0.1, 0.25)  # shares of runs that the shown caps come closest to tou
 _FEWEST_AT_LIMIT = 3
 _FEW_ROUNDS = 10  # up to so many, any number may be a cap
 _ENOUGH_LABELS = 150
+_MOST_LINES = 24
 _MOST_TEXT, _MOST_CALLS, _MOST_TOOLS = 300, 5, 4
 _CALL = re.compile(r"\s*([A-Za-z_][\w.:/-]{0,99})[ \t]+(?=[{\[])")
 _THOUGHT = re.compile(r"^\s*(thought|action)\b", re.IGNORECASE | re.MULTILINE)
@@ -80,14 +81,25 @@ class Look(Tabular):
     def text(self, width: int | None = WIDTH) -> str:
         """Return the look in at most 24 lines; lines to type are not broken."""
         room = width or 10 * WIDTH
-        lines = [*wrap(self._head(), room), *_aligned(self._spread(), room)]
-        for sentence in (*self._sentences(), *self.notes, self.missing):
-            lines += wrap(visible(sentence), room, break_on_hyphens=False)
-        wide = max(len(one["line"]) for one in self.next)
-        told = [(one["line"], f"  {one['line']:<{wide}}   {one['what']}") for one in self.next]
-        lines += [text if len(text) <= room else f"  {line}" for line, text in told]
-        lines += [f"{one['repeats']:>7,} x {one['call']}" for one in self.texts or ()]
-        return "\n".join(lines)
+
+        def lines(*sentences: str) -> list[str]:
+            return [
+                line
+                for one in sentences
+                for line in wrap(visible(one), room, break_on_hyphens=False)
+            ]
+
+        first = [*lines(self._head()), *_aligned(self._spread(), room), *lines(*self._sentences())]
+        fits = [one for one in self.next if len(one["line"]) + len(one["what"]) + 5 <= room]
+        wide = max((len(one["line"]) for one in fits), default=0)
+        last = lines(self.missing)
+        for one in self.next:
+            last.append(
+                f"  {one['line']:<{wide}}   {one['what']}" if one in fits else f"  {one['line']}"
+            )
+        notes = lines(" ".join(self.notes))[: max(2, _MOST_LINES - len(first) - len(last))]
+        calls = [f"{one['repeats']:>7,} x {one['call']}" for one in self.texts or ()]
+        return "\n".join([*first, *notes, *last, *calls])
 
     def _head(self) -> str:
         kinds = ", ".join(one["called"] for one in self.formats)
@@ -95,7 +107,7 @@ class Look(Tabular):
         names = [shorten(visible(name), 30, "...") for name in [*self.tools][:_MOST_TOOLS]]
         names += [f"{len(self.tools) - _MOST_TOOLS:,} more"] * (len(self.tools) > _MOST_TOOLS)
         tools = f", {counted(len(self.tools), 'tool')}: {', '.join(names)}" * bool(names)
-        told = f"{counted(self.runs, 'run')} ({shorten(kinds, WIDTH, '...')}; {files})"
+        told = f"{counted(self.runs, 'run')} ({shorten(kinds, WIDTH // 2, '...')}; {files})"
         return f"{told}, {counted(self.rounds, 'round')}{tools}."
 
     def _spread(self) -> Iterator[list[str]]:
@@ -113,10 +125,12 @@ class Look(Tabular):
         what = _words(self.cost)
         if self.cost == "rounds":
             yield "No tokens or dollars are told; rounds stand for costs."
-        for one in self.costs:
-            if (short := self.runs - one["runs"]) and one["cost"] != "tokens":
-                of = f"{_words(one['cost']).capitalize()} of {counted(short, 'run')}"
-                yield f"{of} are not told; sums and shares are over the others."
+        short = [(one["cost"], self.runs - one["runs"]) for one in self.costs]
+        untold = [
+            f"{_words(name)} of {counted(n, 'run')}" for name, n in short if n and name != "tokens"
+        ]
+        if untold:
+            yield f"Not told: {', '.join(untold)}; sums and shares are over the others."
         at = "" if self.limit is None else f" of {self.limit:,}"
         ends = [f"{n:,} {_ENDS[name]}{at * (name == 'budget')}" for name, n in self.ended.items()]
         yield f"How runs ended: {', '.join(ends)}."
@@ -336,7 +350,7 @@ def look_at(logs: Iterable[Any], *, notes: Sequence[str] = (), texts: bool = Fal
         notes=(
             *(f"{counted(number, 'run')} {what}." for number, what in said if number),
             *notes,
-            *[f"{counted(len(problems), 'problem')}: {shorten(one, 120)}" for one in problems[:1]],
+            *(f"{counted(len(problems), 'problem')}: {shorten(one, 150)}" for one in problems[:1]),
         ),
         missing=missing,
         next=steps,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from suffice.cli.output import Form, print_result, put, waiting
+from suffice.cli.output import print_json, put, waiting
 from suffice.cli.parser import command
+from suffice.cli.shared_options import Json
 from suffice.datasets.recordings import FORMATS
 from suffice.options import Option
 
@@ -21,7 +22,7 @@ def look(
         str | None, Option(choices=tuple(FORMATS), help="format of every log (default: recognized)")
     ] = None,
     texts: Annotated[bool, Option(help="also print the calls repeated most, cut short")] = False,
-    form: Form,
+    json: Json = False,
 ) -> None:
     """Say what logs show without labels: costs, ends, repeated calls, and what a cap would have saved.
 
@@ -34,7 +35,7 @@ def look(
     with waiting(f"looking at {', '.join(files[:3])}"):
         logs, notes = find_logs(files, format)
         found = look_at(logs, notes=notes, texts=texts)
-    if form.name == "text":
-        put(found.text())
+    if json:
+        print_json(found)
     else:
-        print_result(form, found.tables(), found.to_json)
+        put(found.text())
