@@ -15,6 +15,7 @@ from suffice.trace.engines import Address, as_place
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.schema import COLUMNS
+from suffice.trace.rounds.trace_set import TraceSet
 from suffice.trace.store import SUFFIXES, store_at
 from suffice.trace.stored_file import EXAMPLE
 
@@ -43,12 +44,21 @@ class Log:
             if self.format != "record":
                 yield from FORMATS[self.format].read(Path(self.path), Layout())
                 return
-            traces = read_traces(self.path, skip_invalid=True)
-            self.problems += map(str, traces.origin.skipped)
-            names = [name for name in _READ if name in traces.table.column_names]
-            yield from replace(traces, table=traces.table.select(names)).records()
+            for traces in self._record():
+                names = [name for name in _READ if name in traces.table.column_names]
+                yield from replace(traces, table=traces.table.select(names)).records()
         except (DataError, OSError) as error:
             self.problems.append(str(error))
+
+    def _record(self) -> Iterator[TraceSet]:
+        try:
+            yield read_traces(self.path)
+        except (
+            DataError
+        ) as error:  # what is valid of it, or a folder of records of the same questions
+            self.problems.append(str(error))
+            files = sorted(Path(self.path).glob("[!.]*.parquet")) or [Path(self.path)]
+            yield from (read_traces(file, skip_invalid=True) for file in files)
 
 
 def find_logs(

@@ -124,7 +124,10 @@ class Look(Tabular):
     def _sentences(self) -> Iterator[str]:
         what = _words(self.cost)
         if self.cost == "rounds":
-            yield "No tokens or dollars are told; rounds stand for costs."
+            told = (
+                "No tokens or dollars are told" if len(self.costs) == 1 else "All told costs are 0"
+            )
+            yield f"{told}; rounds stand for costs."
         short = [(one["cost"], self.runs - one["runs"]) for one in self.costs]
         untold = [
             f"{_words(name)} of {counted(n, 'run')}" for name, n in short if n and name != "tokens"

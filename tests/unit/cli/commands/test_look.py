@@ -137,6 +137,24 @@ def test_equal_ids_of_two_files_are_different_runs(tmp_path: Path) -> None:
     assert "b.jsonl" not in found["next"][0]["line"]  # which import would refuse beside the other
 
 
+def test_two_records_of_the_same_questions_in_a_folder_are_different_runs(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        suffice.write([make_record("q1", ["Oslo", "Rome"])], tmp_path / f"{name}.parquet")
+    found = run_json("look", tmp_path)
+    assert (found["runs"], found["rounds"]) == (2, 4)
+
+
+def test_a_store_of_live_loops_is_labeled_in_place(tmp_path: Path) -> None:
+    watch = suffice.Watch("fixed-2", record=tmp_path / "live.db")
+    for number in range(3):
+        with watch.question(f"question {number}") as loop:
+            for query in ("x", "y", "x"):
+                loop.observe(answer="Oslo", query=query)
+    found = run_json("look", tmp_path / "live.db")
+    assert (found["runs"], found["rounds"], found["repeats"]["runs"]) == (3, 9, 3)
+    assert "--out" not in found["next"][0]["line"]
+
+
 def test_a_folder_of_anything_is_walked(tmp_path: Path, logs: Path) -> None:
     root = tmp_path / "root"
     write(root / "deep" / "a.jsonl", [chat("a", ["x"])])
