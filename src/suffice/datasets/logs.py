@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from stat import S_ISREG
+from stat import S_ISDIR, S_ISREG
 
 from suffice.datasets.columns import Layout
 from suffice.datasets.recordings import FORMATS, recognized
@@ -53,9 +53,7 @@ class Log:
     def _record(self) -> Iterator[TraceSet]:
         try:
             yield read_traces(self.path)
-        except (
-            DataError
-        ) as error:  # what is valid of it, or a folder of records of the same questions
+        except DataError as error:  # some of it is valid, or records of the same questions
             self.problems.append(str(error))
             files = sorted(Path(self.path).glob("[!.]*.parquet")) or [Path(self.path)]
             yield from (read_traces(file, skip_invalid=True) for file in files)
@@ -73,25 +71,20 @@ def find_logs(
         near = did_you_mean(format, FORMATS)
         raise UsageError(f"no format {format!r}; allowed: {', '.join(FORMATS)}{near}")
     found: dict[object, Log] = {}
-    others, unread = 0, list[str]()
-    named = [*map(str, places)]
+    others, unread, named = 0, list[str](), [*map(str, places)]
     if not named:
         raise UsageError("no log to look at; name files or folders, such as: suffice look logs/")
     for path, alone in _files(named, unread):
-        plain = Path(path)
         try:
-            if (
-                isinstance(as_place(path), Address)
-                or path == EXAMPLE.stem
-                or store_at(path)
-                or _is_record(plain)
-            ):
+            if isinstance(as_place(path), Address) or path == EXAMPLE.stem:
                 found[path] = Log(path, "record")
-            elif alone or S_ISREG(plain.stat().st_mode):
-                kind = format or recognized(plain)
-                found.setdefault(
-                    (plain.stat().st_dev, plain.stat().st_ino), Log(path, kind, bool(format))
-                )
+                continue
+            about = Path(path).stat()
+            if not alone and not (S_ISREG(about.st_mode) or S_ISDIR(about.st_mode)):
+                continue
+            own = store_at(path) or _is_record(Path(path))
+            kind = "record" if own else format or recognized(path)
+            found.setdefault((about.st_dev, about.st_ino), Log(path, kind, bool(format)))
         except DataError:
             if alone:
                 raise
@@ -102,9 +95,8 @@ def find_logs(
         told = "; ".join([f"no log among {counted(others + len(unread), 'file')}", *unread[:1]])
         allowed = f"read are records, and by --format {', '.join(FORMATS)}"
         raise DataError(f"{told}; {allowed}", file=", ".join(named[:3]))
-    notes = [f"{counted(others, 'other file')} passed over: no log that is recognized."] * bool(
-        others
-    )
+    passed = f"{counted(others, 'other file')} passed over: no log that is recognized."
+    notes = [passed] * bool(others)
     notes += [f"{counted(len(unread), 'file')} not readable: {one:.120}" for one in unread[:1]]
     return [*found.values()], notes
 
@@ -114,9 +106,8 @@ def _files(named: Iterable[str], unread: list[str]) -> Iterator[tuple[str, bool]
         if not Path(name).is_dir():
             yield name, True
             continue
-        for folder, folders, files in os.walk(
-            name, onerror=lambda error: unread.append(str(error))
-        ):
+        walk = os.walk(name, onerror=lambda error: unread.append(str(error)))
+        for folder, folders, files in walk:
             folders[:] = sorted(one for one in folders if not one.startswith("."))
             paths = [Path(folder, one) for one in sorted(files) if not one.startswith(".")]
             if own := store_at(folder) is not None or any(map(_is_record, paths)):

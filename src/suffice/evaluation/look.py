@@ -82,21 +82,18 @@ class Look(Tabular):
         """Return the look in at most 24 lines; lines to type are not broken."""
         room = width or 10 * WIDTH
 
-        def lines(*sentences: str) -> list[str]:
+        def lines(*said: str) -> list[str]:
             return [
-                line
-                for one in sentences
-                for line in wrap(visible(one), room, break_on_hyphens=False)
+                part for one in said for part in wrap(visible(one), room, break_on_hyphens=False)
             ]
 
         first = [*lines(self._head()), *_aligned(self._spread(), room), *lines(*self._sentences())]
         fits = [one for one in self.next if len(one["line"]) + len(one["what"]) + 5 <= room]
         wide = max((len(one["line"]) for one in fits), default=0)
         last = lines(self.missing)
-        for one in self.next:
-            last.append(
-                f"  {one['line']:<{wide}}   {one['what']}" if one in fits else f"  {one['line']}"
-            )
+        for one in self.next:  # a line to type is never broken
+            told = f"{one['line']:<{wide}}   {one['what']}" if one in fits else one["line"]
+            last.append(f"  {told}")
         notes = lines(" ".join(self.notes))[: max(2, _MOST_LINES - len(first) - len(last))]
         calls = [f"{one['repeats']:>7,} x {one['call']}" for one in self.texts or ()]
         return "\n".join([*first, *notes, *last, *calls])
@@ -124,15 +121,12 @@ class Look(Tabular):
     def _sentences(self) -> Iterator[str]:
         what = _words(self.cost)
         if self.cost == "rounds":
-            told = (
-                "No tokens or dollars are told" if len(self.costs) == 1 else "All told costs are 0"
-            )
-            yield f"{told}; rounds stand for costs."
-        short = [(one["cost"], self.runs - one["runs"]) for one in self.costs]
-        untold = [
-            f"{_words(name)} of {counted(n, 'run')}" for name, n in short if n and name != "tokens"
-        ]
+            none = len(self.costs) == 1
+            yield f"{'No tokens or dollars are' if none else 'No cost is'} told; rounds stand for costs."
+        shown = [one for one in self.costs if one["cost"] != "tokens" and one["runs"] < self.runs]
+        untold = [f"{_words(one['cost'])} of {self.runs - one['runs']:,}" for one in shown]
         if untold:
+            untold[-1] += " runs"
             yield f"Not told: {', '.join(untold)}; sums and shares are over the others."
         at = "" if self.limit is None else f" of {self.limit:,}"
         ends = [f"{n:,} {_ENDS[name]}{at * (name == 'budget')}" for name, n in self.ended.items()]
@@ -339,7 +333,7 @@ def look_at(logs: Iterable[Any], *, notes: Sequence[str] = (), texts: bool = Fal
         (counts["same"], "with the id of another"),
     ]
     return Look(
-        formats=tuple(formats.values()),
+        formats=tuple(kind for kind in formats.values() if kind["runs"]),
         runs=len(lengths),
         rounds=int(lengths.sum()),
         tools=dict(tally.tools.most_common()),

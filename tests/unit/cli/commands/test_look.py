@@ -243,7 +243,7 @@ class Held:
 def _records(draw: st.DrawFn) -> list[suffice.QuestionRecord]:
     lengths = draw(st.lists(st.integers(1, 40), min_size=1, max_size=30))
     amounts = st.one_of(st.none(), st.integers(0, 1000))
-    ends = st.sampled_from([None, "end", "budget", "error", "policy"])
+    ends: st.SearchStrategy[Any] = st.sampled_from([None, "end", "budget", "error", "policy"])
     return [
         suffice.QuestionRecord(
             question=suffice.Question(id=f"q{n}", text=""),
