@@ -68,7 +68,7 @@ _UNSEEN = re.compile(  # what has no width, but for the letters of flags
 _BEHIND_DIGITS = re.compile(  # NFKC makes 102 of 10² and 31/2 of 3½
     r"(?<=\d)(?:([⁺⁻]?[⁰¹²³⁴-⁹]+|[₀-₉]+)|(?=[¼-¾⅐-⅞]))"
 )
-_IN_ASCII = dict.fromkeys("´‘’‛′ʹʺʻʼʽʾʿ", "'") | dict(zip("−⁄∕٫٬،", "-//.,,", strict=True))
+_IN_ASCII = dict.fromkeys("´‘’‛′ʹʺʻʼʽʾʿ", "'") | dict(zip("−⁄∕٫٬،♯", "-//.,,#", strict=True))
 
 
 @lru_cache(maxsize=65536)
@@ -85,7 +85,7 @@ def _folded(text: str) -> str:
     """Return a text without case, width and composition (Unicode's compatibility caseless match, D146)."""
     text = _UNSEEN.sub("", unicodedata.normalize("NFD", text)).replace("´", "'")
     text = _BEHIND_DIGITS.sub(lambda m: f"^{m[1]}" if m[1] else " ", text)
-    text = unicodedata.normalize("NFKD", text.casefold()).casefold()
+    text = unicodedata.normalize("NFKD", text.casefold()).casefold().replace("i\u0307", "i")
     return "".join(map(_in_ascii, unicodedata.normalize("NFKC", text)))
 
 

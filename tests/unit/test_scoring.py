@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from suffice.errors import UsageError
-from suffice.scoring import accuracy, exact_match, f1, f1_score, normalize_answer
+from suffice.scoring import accuracy, answer_form, exact_match, f1, f1_score, normalize_answer
 
 
 @pytest.mark.parametrize(
@@ -62,3 +62,8 @@ def test_gold_answers_may_come_from_an_iterator() -> None:
 def test_an_unknown_f1_is_refused() -> None:
     with pytest.raises(UsageError, match="unknown F1 'hotpot'; known: hotpotqa, squad"):
         f1_score("x", ["x"], "hotpot")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("one", "other"), [("İstanbul", "istanbul"), ("C♯", "C#")])
+def test_letters_with_a_mark_of_their_own_are_the_same_answer(one: str, other: str) -> None:
+    assert answer_form(one) == answer_form(other) != answer_form("C")

@@ -9,12 +9,15 @@ import io
 import json
 import math
 import re
+import uuid
 import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -274,6 +277,8 @@ def _objects(path: Path, broken: list[DataError] | None) -> FileTable:
     read = json_documents if plain_suffix(path) == ".json" else json_lines
     table = FileTable.of(path, read(path, broken))
     if not table.names:
+        if broken:
+            raise broken[0]
         raise DataError("holds no question", file=str(path))
     return table
 
@@ -318,19 +323,99 @@ def _parquet(path: Path, _broken: list[DataError] | None) -> FileTable:
     import pyarrow.parquet as pq
 
     try:
-        file = pq.ParquetFile(plain_file(path), page_checksum_verification=True)
-    except (OSError, pa.ArrowException) as error:
+        file = pq.ParquetFile(
+            plain_file(path),
+            page_checksum_verification=True,
+            coerce_int96_timestamp_unit="us",  # in ns the year 1 would become another
+        )
+        schema = file.schema_arrow
+        names = tuple(schema.names)
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise _unreadable(path, error) from error
+    if doubled := _doubled(schema):
+        raise DataError("stands twice; name each column once", file=str(path), column=doubled)
 
     def rows(columns: Collection[str]) -> Iterator[Row]:
+        at = 0
         try:
-            values = file.read(columns=list(columns)).to_pylist()
+            for batch in file.iter_batches(1024, columns=list(columns)):
+                read = zip(batch.schema.names, batch.columns, strict=True)
+                cells = {name: _values(path, name, column, at) for name, column in read}
+                for place in range(batch.num_rows):
+                    values = {name: column[place] for name, column in cells.items()}
+                    yield Row(str(path), at + place, values)
+                at += batch.num_rows
         except (OSError, pa.ArrowException) as error:
             raise _unreadable(path, error) from error
-        for number, value in enumerate(values):
-            yield Row(str(path), number, value)
 
-    return FileTable(str(path), tuple(file.schema_arrow.names), rows)
+    return FileTable(str(path), names, rows)
+
+
+def _doubled(fields: Iterable[Any], place: str = "") -> str | None:
+    """Return the path of a name that stands twice in a schema or in a struct of it."""
+    seen: set[str] = set()
+    for field in fields:
+        named = f"{place}{field.name}"
+        if field.name in seen:
+            return named
+        seen.add(field.name)
+        inner = (field.type.field(at) for at in range(field.type.num_fields))
+        if found := _doubled(inner, f"{named}."):
+            return found
+    return None
+
+
+_CONVERTED = re.compile("time|date|duration|decimal|binary|dictionary|extension")
+
+
+def _values(path: Path, name: str, column: Any, before: int) -> list[Any]:
+    """Return the values of a column; ``before``: how many rows of the file stand before it."""
+    if not _CONVERTED.search(str(column.type)):
+        with suppress(ValueError):  # the cell is found below
+            return column.to_pylist()  # type: ignore[no-any-return]
+    values = []
+    for number, scalar in enumerate(column, start=before):
+        try:
+            values.append(_value(scalar))
+        except (ValueError, OverflowError, LookupError) as error:
+            said = f"cannot be read as {scalar.type} ({error}); write the column anew as UTF-8 text"
+            raise DataError(said, file=str(path), row=number, column=name) from error
+    return values
+
+
+def _value(scalar: Any) -> Any:
+    """Return an Arrow value as one of JSON or a time; times to the microsecond, whole decimals as ``int``."""
+    import pyarrow as pa
+
+    kind = scalar.type
+    if not scalar.is_valid:
+        return None
+    if pa.types.is_dictionary(kind) or isinstance(kind, pa.BaseExtensionType):
+        inner = scalar.as_py()
+        return str(inner) if isinstance(inner, uuid.UUID) else _of_python(inner)
+    if pa.types.is_map(kind):
+        return [(_value(pair["key"]), _value(pair["value"])) for pair in scalar.values or ()]
+    if pa.types.is_struct(kind):
+        return {field.name: _value(scalar[field.name]) for field in kind}
+    if pa.types.is_nested(kind):
+        return [_value(item) for item in scalar.values]
+    if pa.types.is_timestamp(kind):
+        scalar = scalar.cast(pa.timestamp("us", kind.tz and "UTC"), safe=kind.unit != "ns")
+    elif pa.types.is_time64(kind):
+        scalar = scalar.cast(pa.time64("us"), safe=False)
+    return _of_python(scalar.as_py())
+
+
+def _of_python(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, bytes):  # as old writers keep texts
+        if b"\0" in value:
+            raise ValueError("it holds bytes, no text")
+        return value.decode()
+    if isinstance(value, time) or (isinstance(value, date) and not isinstance(value, datetime)):
+        return value.isoformat()
+    return value
 
 
 _OPENERS: Mapping[str, Callable[[Path, list[DataError] | None], FileTable]] = {

@@ -239,6 +239,24 @@ FORMATS: Mapping[str, Format] = {
         meaning="OTLP JSON of an agent's spans, by OpenTelemetry's GenAI conventions or OpenInference's",
         note=f"{_RUN}; spans tell no log-probabilities, and texts only where their recording was switched on",
     ),
+    **{
+        name: Format(
+            called=f"{what} of {of}",
+            looks=lambda row, marks=marks: any(mark <= {*row} for mark in marks),  # type: ignore[misc]
+            read=lambda path, _: read_otlp(path),
+            meaning=f"{what} of {of} in JSON, whole or one a line",
+            note=_RUN,
+        )
+        for name, of, what, marks in (
+            (
+                "langfuse",
+                "Langfuse",
+                "traces or observations",
+                ({"observations"}, {"type", "traceId"}, {"type", "trace_id"}),
+            ),
+            ("langsmith", "LangSmith", "runs", ({"run_type"},)),
+        )
+    },
     "inspect": Format(
         called="inspect_ai",
         looks=lambda row: "header.json" in row or "samples" in row or {"eval", "plan"} <= {*row},
@@ -480,7 +498,15 @@ def _lacking(records: Sequence[QuestionRecord], out: str | Path) -> Iterator[str
         )
         yield f"{kind}: margins are undefined unless given as signals; ask the model for top_logprobs"
     if all(round_.usage.prompt_tokens is None for round_ in rounds):
-        yield "no token counts: costs are rounds and calls; record prompt_tokens and completion_tokens"
+        yield (
+            "no token counts of whole rounds, which one call without them makes unknown: costs are rounds "
+            "and calls; record prompt_tokens and completion_tokens of every call"
+        )
+    elif untold := sum(bool(r.usage.llm_calls) and r.usage.prompt_tokens is None for r in rounds):
+        yield (
+            f"{counted(untold, 'round')} of {len(rounds):,} with a model call that tells no prompt tokens: "
+            "their sums are unknown, and so are costs in tokens; have every call report its usage"
+        )
     told = [r.usage.prompt_tokens is None or r.usage.answer_calls is not None for r in rounds]
     if not any(told) and not unanswered and longest > 1:
         yield (

@@ -17,7 +17,15 @@ from typing import Any
 from suffice.contracts import strict_json
 from suffice.datasets.files import Row, json_documents, text_id
 from suffice.errors import DataError
-from suffice.trace.rounds.records import Passage, Question, QuestionRecord, Round, Token, Usage
+from suffice.trace.rounds.records import (
+    Passage,
+    Question,
+    QuestionRecord,
+    Round,
+    Token,
+    Usage,
+    known_sum,
+)
 
 ANSWERING = frozenset({"submit", "submit_answer", "final_answer", "final_result", "finish"})
 """Tools by which agents hand in their answer: no searches."""
@@ -158,9 +166,11 @@ def _usage(
     )
 
 
-def _summed(calls: Iterable[Call], name: str) -> Any:
-    known = [amount for call in calls if (amount := getattr(call, name)) is not None]
-    return sum(known) if known else None
+def _summed(calls: Sequence[Call], name: str) -> Any:
+    """Return the sum over calls, unknown if one does not tell; an answer from a cache may tell nothing."""
+    told = [(getattr(call, name), call.calls) for call in calls]
+    parts = [amount for amount, made in told if made or amount is not None]
+    return known_sum(parts) if parts else None
 
 
 # --- what tools take and give -----------------------------------------------------------------------

@@ -143,9 +143,7 @@ class Reply:
 
     def costs(self, seconds: float | None = None) -> dict[str, Any]:
         """Return the arguments of ``answered`` besides the text."""
-        usage, tokens = Usage(llm_calls=1), None
-        with suppress(DataError):  # of an unknown shape
-            usage = reported_usage(self.usage) if self.usage else usage
+        usage, tokens = reported_usage(self.usage) if self.usage else Usage(llm_calls=1), None
         with suppress(DataError):
             tokens = reported_tokens(self.logprobs)
         usage = usage if seconds is None else replace(usage, latency_s=seconds)

@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Any
 
 from suffice.concurrency import at_once, settled
-from suffice.errors import DataError, UsageError
+from suffice.errors import UsageError
 from suffice.integrations.agents import AgentRun, Framework, Reply, ToolResult, outcome, query_of
 from suffice.live.loop import Probe
 from suffice.live.reported import reported_tokens, reported_usage
@@ -167,8 +167,7 @@ class _Spent:
         self._tracking.__exit__(*raised)
         self.seconds = time.perf_counter() - self._began
         entries = [entry for held in self._tracker.usage_data.values() for entry in held]
-        with suppress(DataError):
-            self.usage = reported_usage(entries)
+        self.usage = reported_usage(entries)
 
 
 def _starts(tokens: Sequence[Token], marker: str) -> int | None:

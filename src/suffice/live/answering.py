@@ -137,7 +137,7 @@ def total_usage(rounds: Sequence[Round]) -> dict[str, int | None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
-    """Tokens of all calls of a question, with samples and judges; ``None``: unknown for some call."""
+    """Tokens of all calls of a question, with samples, judges and looks; ``None``: unknown for some call."""
 
     prompt: int | None = None
     cached: int | None = None
@@ -145,12 +145,17 @@ class Tokens:
 
     @classmethod
     def of(cls, rounds: Sequence[Round]) -> Tokens:
-        usage = total_usage(rounds)
-
         def total(part: str) -> int | None:
-            plain = usage[f"{part}_tokens"]
-            further = (usage.get(f"{kind}_{part}_tokens") for kind in ("sample", "judge"))
-            return None if plain is None else plain + sum(known or 0 for known in further)
+            name = f"{part}_tokens"
+            further = ("sample", "judge", "look")
+            parts = [getattr(finished.usage, name) for finished in rounds]
+            parts += [
+                getattr(finished.usage, f"{kind}_{name}")
+                for finished in rounds
+                for kind in further
+                if getattr(finished.usage, f"{kind}_calls")
+            ]
+            return known_sum(parts)
 
         return cls(prompt=total("prompt"), cached=total("cached"), completion=total("completion"))
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import math
+import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
-from suffice.errors import BackendError, DataError, UsageError
+from suffice.errors import BackendError, DataError, SufficeWarning, UsageError
 from suffice.llm.wire import MAX_TOP_LOGPROBS, tokens_of
 from suffice.loops.calls import usage_sum
 from suffice.trace.rounds.records import Draft, Passage, Round, Token, Usage, answer_part
+from suffice.trace.usage import as_mapping, names_usage, read_counts
 
 _TEXTS = ("text", "page_content", "content", "contents")
 _IDS = ("id", "_id", "node_id", "doc_id", "source_doc_id")
@@ -107,21 +109,21 @@ def reported_tokens(reported: Any) -> tuple[Token, ...] | None:
     if isinstance(reported, Sequence) and not isinstance(reported, str | bytes):
         if all(isinstance(token, Token) for token in reported):
             return tuple(reported)
-        entries = [_document(entry) for entry in reported]
+        entries = [as_mapping(entry) for entry in reported]
         content = [  # of which the alternatives may be the client's objects
-            {**entry, "top_logprobs": [_document(top) for top in entry.get("top_logprobs") or ()]}
+            {**entry, "top_logprobs": [as_mapping(top) for top in entry.get("top_logprobs") or ()]}
             for entry in entries
         ]
         return _tokens({"content": content}, reported)
     if isinstance(reported, str | bytes | int | float):
         raise _unreadable(reported)
-    document = _document(reported)
+    document = as_mapping(reported)
     for within in ("response_metadata", "logprobs", "completion_probabilities"):
         if within in document:
             return reported_tokens(document[within])
     choices = document.get("choices")
     if isinstance(choices, Sequence) and choices:
-        return reported_tokens(_document(choices[0]).get("logprobs"))
+        return reported_tokens(as_mapping(choices[0]).get("logprobs"))
     if "content" in document and document["content"] is None:
         return None
     if isinstance(document.get("content"), Sequence) and "tokens" not in document:
@@ -150,30 +152,12 @@ def _unreadable(reported: Any) -> DataError:
     )
 
 
-def _document(value: Any) -> Mapping[str, Any]:
-    if isinstance(value, Mapping):
-        return value
-    dump = getattr(value, "model_dump", None)
-    if callable(dump):
-        held: Mapping[str, Any] = dump()
-        return held
-    if is_dataclass(value) and not isinstance(value, type):
-        return {part.name: getattr(value, part.name) for part in fields(value)}
-    return vars(value) if hasattr(value, "__dict__") else {}
-
-
 # --- usage ---------------------------------------------------------------------------------------
-_PROMPT = ("prompt_tokens", "input_tokens", "tokens_evaluated")
-_COMPLETION = ("completion_tokens", "output_tokens", "tokens_predicted")
-_CACHED = ("cached_tokens", "cache_read_tokens", "tokens_cached")
-_DETAILS = ("prompt_tokens_details", "input_tokens_details", "input_token_details")
-
-
 def reported_usage(reported: Any) -> Usage:
     """Return the usage of calls as reported; a list of replies or usages is added up.
 
-    It reads :class:`Usage`, and the usage of OpenAI's chats and responses, Anthropic,
-    LangChain's ``usage_metadata``, pydantic-ai and llama.cpp, or whole replies that hold one; each is a call.
+    It reads :class:`Usage`, the usage of every provider and framework that :func:`read_counts` knows, and
+    whole replies that hold one; each is a call. What it cannot read is unknown, with one warning.
     """
     if reported is None:
         return Usage()
@@ -181,38 +165,29 @@ def reported_usage(reported: Any) -> Usage:
         return reported
     if isinstance(reported, Sequence) and not isinstance(reported, str | bytes):
         return reduce(usage_sum, map(reported_usage, reported)) if reported else Usage()
-    document = _document(reported)
-    for within in ("usage_metadata", "usage"):
-        if document.get(within) is not None:
-            return reported_usage(document[within])
-    prompt, completion = _count(document, _PROMPT), _count(document, _COMPLETION)
-    if prompt is None and completion is None:
-        raise DataError(
-            f"a usage in an unknown form: {reported!r:.80}; allowed are suffice.Usage and that of OpenAI, "
-            "Anthropic, LangChain, pydantic-ai and llama.cpp report, as prompt_tokens or input_tokens",
-            column="usage",
-        )
-    cached = _count(document, _CACHED)
-    for name in _DETAILS:
-        details = document.get(name)
-        if details is not None and cached is None:
-            cached = _count(_document(details), (*_CACHED, "cache_read"))
-    read, made = (_count(document, (f"cache_{how}_input_tokens",)) for how in ("read", "creation"))
-    if read is not None or made is not None:  # Anthropic counts these apart from the prompt
-        prompt, cached = (prompt or 0) + (read or 0) + (made or 0), read
-    if cached is not None and prompt is not None:
-        cached = min(cached, prompt)
+    read = read_counts(reported)
+    if reported != {} and not names_usage(reported):
+        _warn_of(f"{reported!r:.80}")
     return Usage(
-        llm_calls=1, prompt_tokens=prompt, cached_tokens=cached, completion_tokens=completion
+        llm_calls=1,
+        prompt_tokens=read.prompt,
+        cached_tokens=read.cached,
+        completion_tokens=read.completion,
     )
 
 
-def _count(document: Mapping[str, Any], names: Sequence[str]) -> int | None:
-    for name in names:
-        value = document.get(name)
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-            return value
-    return None
+_said: set[str] = set()
+
+
+def _warn_of(found: str) -> None:
+    if not _said:
+        _said.add(found)
+        warnings.warn(
+            f"a usage in an unknown form: {found}; its tokens are unknown. Allowed are suffice.Usage, and "
+            "what servers and frameworks report, as prompt_tokens or input_tokens (said once)",
+            SufficeWarning,
+            stacklevel=3,
+        )
 
 
 # --- rounds of what a loop has -------------------------------------------------------------------

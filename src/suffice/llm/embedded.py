@@ -23,7 +23,7 @@ from suffice.llm.endpoint import OpenAISettings
 from suffice.llm.openai_compatible import OpenAICompatibleModel
 from suffice.llm.wire import Api, Closable, check_request
 from suffice.trace.durable import usable_cores
-from suffice.trace.rounds.records import Passage, best_reranked, passage_text
+from suffice.trace.rounds.records import Passage, best_reranked, known_sum, passage_text
 
 DEFAULT_MODEL = "gemma-3-270m"
 GEMMA_NOTICE = (
@@ -331,7 +331,7 @@ class EmbeddedModel(Closable):
         return replace(
             parts[0],
             completions=drawn,
-            completion_tokens=sum(part.completion_tokens or 0 for part in parts),
+            completion_tokens=known_sum([part.completion_tokens for part in parts]),
             latency_s=sum(part.latency_s or 0.0 for part in parts),
         )
 

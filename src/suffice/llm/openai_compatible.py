@@ -14,19 +14,17 @@ from suffice.concurrency import CallTally, as_here
 from suffice.contracts import Completion, Generation, GenerationRequest, Message
 from suffice.errors import UsageError
 from suffice.llm.endpoint import Endpoint, OpenAISettings, Send
+from suffice.llm.replies import EventReply, UntrustedEvents, parse_completions
 from suffice.llm.wire import (
     BrokenReply,
     Closable,
-    Counts,
-    EventReply,
     NullReply,
     check_request,
-    counts,
-    parse_completions,
     request_body,
     schema_text,
 )
 from suffice.trace.rounds.records import known_sum
+from suffice.trace.usage import Counts, read_counts
 
 _NOT_SO = (400, 422)  # refusals of a request as it was written
 _FORMS = ("json_schema", "json_object", "none")
@@ -184,6 +182,11 @@ class OpenAICompatibleModel(Closable):
             completions, cost = self._server.ask(
                 self._sending(body), read, model=self.name, events=events
             )
+        except UntrustedEvents:
+            if events is None:
+                raise
+            learnt.no_stream = True  # plainly asked it may give the whole text
+            return self._ask(request, form)
         except UsageError as error:
             if getattr(error.__cause__, "status_code", None) not in _NOT_SO:
                 raise
@@ -245,7 +248,7 @@ class OpenAICompatibleModel(Closable):
         return True
 
     def _honest(self, payload: object, completions: tuple[Completion, ...]) -> Counts:
-        cost = counts(payload)
+        cost = read_counts(payload)
         if isinstance(payload, dict) and "timings" in payload:
             self._learnt.counts_first_choice = True
         if len(completions) < 2 or not self._learnt.counts_first_choice:

@@ -185,9 +185,10 @@ def usage_object(answered: Answered) -> dict[str, Any] | None:
     tokens = Tokens.of(answered.rounds)
     if tokens.prompt is None or tokens.completion is None:
         return None
+    details = {"prompt_tokens_details": {"cached_tokens": tokens.cached}}
     return {
         "prompt_tokens": tokens.prompt,
-        "prompt_tokens_details": {"cached_tokens": tokens.cached or 0},
+        **({} if tokens.cached is None else details),
         "completion_tokens": tokens.completion,
         "total_tokens": tokens.prompt + tokens.completion,
     }

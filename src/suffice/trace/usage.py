@@ -111,6 +111,12 @@ def _generated(told: Mapping[str, int], prompt: int | None) -> tuple[int | None,
     return completion, reasoning
 
 
+def names_usage(reported: object) -> bool:
+    """Return whether anything in it has the name of a usage or of a count, whatever its value."""
+    names = {_snake(str(name)) for name in as_mapping(reported)}
+    return not names.isdisjoint((*_WITHIN, *_PROMPT, *_COMPLETION, "timings"))
+
+
 def as_mapping(value: object) -> Mapping[str, Any]:
     """Return the fields of a mapping or of a client's object; of anything else none."""
     if isinstance(value, Mapping):
@@ -127,16 +133,16 @@ def as_mapping(value: object) -> Mapping[str, Any]:
 
 def _gather(document: Mapping[str, Any], told: dict[str, int], depth: int) -> None:
     """Add the counts of a document and of what it holds; a name that is told already stays."""
-    plain = {_snake(name): value for name, value in document.items() if isinstance(name, str)}
+    plain = {_snake(str(name)): value for name, value in document.items()}
     for name, value in plain.items():
         if (count := _count(value)) is not None:
             told.setdefault(name, count)
-    for name in plain if depth < 3 else ():
+    for name in plain if depth < 4 else ():
         if name.endswith("details") or name in ("timings", "cache_read", "cache_creation"):
             for inner, value in as_mapping(plain[name]).items():
                 if (count := _count(value)) is not None:
                     told.setdefault(f"{name}.{_snake(str(inner))}", count)
-    for name in _WITHIN if depth < 3 else ():
+    for name in _WITHIN if depth < 4 else ():
         if name in plain and not isinstance(plain[name], str):
             _gather(as_mapping(plain[name]), told, depth + 1)
 

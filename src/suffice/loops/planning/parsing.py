@@ -10,8 +10,11 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
+import json_repair
+
 from suffice.contracts import MAX_REPLY_LETTERS, ChatModel, whole_text
 from suffice.loops.prompts import Prompt, continued, few_shot
+from suffice.reasoning import without_reasoning
 from suffice.signals.evidence import one_line
 from suffice.trace.plan_traces import ConstraintDecision, PlanTask
 from suffice.trace.rounds.records import Passage
@@ -52,8 +55,7 @@ PLAN_SCHEMA: Mapping[str, Any] = MappingProxyType(
 
 Level = Literal["json", "repaired", "salvaged"]
 _DECODER = json.JSONDecoder(strict=False)  # a model writes line ends into its texts
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+(?P<closed>")?|[{}\[\]]', re.DOTALL)
-_LOOSE_COMMA = re.compile(r",\s*+([}\]])")
+_MOST_REPAIRED = 20_000  # letters; the time of a repair grows with their square
 _VERDICTS = {"willenforce": True, "true": True, "cannotenforce": False, "false": False}
 _NUMBER = (
     r"\(?(?:step[ \t]{0,5})?\#?(?P<n>\d{1,3})[*_]{0,2}"
@@ -104,10 +106,10 @@ def parse_plan(text: str) -> ParsedPlan:
     """Parse the plan, constraints and decisions of a final reply, at the first level that gives a plan.
 
     ``json``: the whole reply is an object with a plan. ``repaired``: the reply holds such an object,
-    perhaps cut or with loose commas. ``salvaged``: the reply holds no object, but numbered steps.
+    perhaps cut or of broken JSON. ``salvaged``: the reply holds no object, but numbered steps.
     """
     text = _clean(text[:MAX_REPLY_LETTERS])
-    said = _without_thought(text)
+    said = without_reasoning(text)
     if not said.strip():
         return ParsedPlan(plan="", failure="empty reply")
     without: ParsedPlan | None = None
@@ -126,7 +128,7 @@ def parse_plan(text: str) -> ParsedPlan:
 
 def parse_candidate(text: str) -> str:
     """Parse the one next step of a free reply: its first line with words; empty: there is none."""
-    text = _without_thought(_clean(text[:MAX_REPLY_LETTERS]))
+    text = without_reasoning(_clean(text[:MAX_REPLY_LETTERS]))
     if _JSON.match(text):
         said = (value for found, _ in _objects(text) for value in found.values())
         return _bare_line(_clean(next((value for value in said if isinstance(value, str)), "")))
@@ -139,7 +141,7 @@ def parse_candidate(text: str) -> str:
 
 def parse_yes_no(text: str) -> bool | None:
     """Parse a verdict: the reply's first word, else the only one of the two words; else ``None``."""
-    text = _without_thought(text[:MAX_REPLY_LETTERS])
+    text = without_reasoning(text[:MAX_REPLY_LETTERS])
     start = _VERDICT.match(text)
     if start:
         return start["word"].lower() in ("yes", "true", "y")
@@ -158,7 +160,9 @@ def _objects(text: str) -> Iterator[tuple[dict[str, Any], bool]]:
         except (ValueError, RecursionError):
             with suppress(ValueError, RecursionError):
                 if tried == 0:
-                    yield _DECODER.raw_decode(_mended(text[at:]))[0], False
+                    repaired = json_repair.loads(text[at : at + _MOST_REPAIRED].rstrip("\\"))
+                    if isinstance(repaired, dict):
+                        yield repaired, False
             at = text.find("{", at + 1)
             continue
         yield found, not text[:at].strip() and not text[end:].strip()
@@ -166,21 +170,6 @@ def _objects(text: str) -> Iterator[tuple[dict[str, Any], bool]]:
             if isinstance(inner, dict):
                 yield inner, False
         at = text.find("{", end)
-
-
-def _mended(text: str) -> str:
-    """Close the brackets and text of a cut object, and remove commas before closing brackets."""
-    open_brackets: list[str] = []
-    for token in _TOKEN.finditer(text):
-        sign = token.group()
-        if sign in "{[":
-            open_brackets.append("}" if sign == "{" else "]")
-        elif sign in "}]" and open_brackets:
-            open_brackets.pop()
-        elif sign.startswith('"') and token["closed"] is None:
-            text = text.rstrip("\\") + '"'
-    text = f"{text.rstrip().rstrip(',')}{''.join(reversed(open_brackets))}"
-    return _LOOSE_COMMA.sub(r"\1", text)
 
 
 def _read(found: Mapping[str, Any]) -> ParsedPlan:
@@ -222,12 +211,6 @@ def _decision(value: object) -> ConstraintDecision | None:
 def _clean(text: str) -> str:
     """Remove what no text file can hold: half a surrogate pair, and NUL."""
     return whole_text(text).replace("\0", "")
-
-
-def _without_thought(text: str) -> str:
-    _, closed, rest = text.rpartition("</think>")
-    # thoughts that never end are cut by the length limit: nothing was said yet
-    return rest if closed else text.partition("<think>")[0]
 
 
 def numbered_steps(text: str) -> tuple[str, ...]:

@@ -95,6 +95,13 @@ CORPUS = (
     Broken(name="list of one", text=f"[{GOOD}]"),
     # --- commas and line ends
     Broken(name="trailing commas", text=GOOD.replace("]", ",]").replace("}", ",}")),
+    # --- as Python and JavaScript write it, and quotes of people
+    Broken(name="single quotes", text=GOOD.replace('"', "'")),
+    Broken(name="keys without quotes", text=GOOD.replace('"plan"', "plan")),
+    Broken(name="a missing comma", text=GOOD.replace('", "plan"', '" "plan"').replace('], "', '] "')),
+    Broken(name="a comment", text=GOOD.replace('"plan"', '// the plan\n "plan"')),
+    Broken(name="curly quotes", text=GOOD.replace('"plan"', "“plan”")),
+    Broken(name="None of Python", text=GOOD[:-1] + ', "note": None}'),
     planned("raw line ends", PLAN.replace(" 2)", "\n2)").join('""'), PLAN.replace(" 2)", "\n2)")),
     planned("a raw tab", '"1) Open\tport 443."', "1) Open\tport 443."),
     Broken(name="keys twice", text='{"plan": "1) Draft.", ' + GOOD[1:], level="json"),
@@ -143,7 +150,7 @@ CORPUS = (
     lost("another object", '{"answer": "Paris"}', "neither a JSON object nor numbered steps"),
     lost("brackets", "[" * 9000, "neither a JSON object nor numbered steps"),
     lost("the form alone", '{"constraints": [], "decisions": [], "plan": "..."}', "an object without a plan"),
-    lost("too deep", '{"plan": ' * 60, "neither a JSON object nor numbered steps"),
+    lost("too deep", '{"plan": ' * 60, "an object without a plan"),
     lost("too late", "a" * 100_000 + '{"plan": ["Add TLS"]}', "neither a JSON object nor numbered steps"),
 )  # fmt: skip
 
