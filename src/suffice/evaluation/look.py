@@ -88,12 +88,11 @@ class Look(Tabular):
             ]
 
         first = [*lines(self._head()), *_aligned(self._spread(), room), *lines(*self._sentences())]
-        fits = [one for one in self.next if len(one["line"]) + len(one["what"]) + 5 <= room]
-        wide = max((len(one["line"]) for one in fits), default=0)
         last = lines(self.missing)
         for one in self.next:  # a line to type is never broken
-            told = f"{one['line']:<{wide}}   {one['what']}" if one in fits else one["line"]
-            last.append(f"  {told}")
+            fits = len(one["line"]) + len(one["what"]) + 5 <= room
+            told = f"{one['line']}   {one['what']}" if fits else one["line"]
+            last += [f"  {told}", *([] if fits else [f"      {one['what']}"])]
         notes = lines(" ".join(self.notes))[: max(2, _MOST_LINES - len(first) - len(last))]
         calls = [f"{one['repeats']:>7,} x {one['call']}" for one in self.texts or ()]
         return "\n".join([*first, *notes, *last, *calls])
