@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -215,14 +216,14 @@ def _steps(agent: Iterable[Message]) -> Iterator[Step]:
 
 
 # --- formats ----------------------------------------------------------------------------------------
-Reader = Callable[[list[Row], Callable[[str], str]], Iterator[QuestionRecord]]
+Reader = Callable[[Iterable[Row], Callable[[str], str]], Iterator[QuestionRecord]]
 
 
 def conversations(path: Path, read: Reader) -> Iterator[QuestionRecord]:
     """Yield the questions of a file; say what had no step of an agent, and which lines are broken."""
     broken: list[DataError] = []
     taken: set[str] = set()
-    rows = list(json_documents(path, broken, lists="messages"))
+    rows = json_documents(path, broken, lists="messages")
 
     def named(wanted: str) -> str:
         name = free_id(wanted, taken.__contains__)
@@ -255,11 +256,13 @@ def _score(values: Mapping[str, Any]) -> float | None:
     return float(value) if isinstance(value, bool | int | float) and 0 <= value <= 1 else None
 
 
-def chat(rows: list[Row], named: Callable[[str], str]) -> Iterator[QuestionRecord]:
+def chat(rows: Iterable[Row], named: Callable[[str], str]) -> Iterator[QuestionRecord]:
     """Chat messages: a conversation a row under ``messages``, or one message a row."""
-    if rows and not any(isinstance(rows[0].values.get(name), list) for name in _LISTS):
-        first = rows[0]
-        rows = [Row(first.file, first.number, {"messages": [row.values for row in rows]})]
+    rows = iter(rows)
+    first = next(rows, None)
+    rows = chain([] if first is None else [first], rows)
+    if first and not any(isinstance(first.values.get(name), list) for name in _LISTS):
+        rows = iter([Row(first.file, first.number, {"messages": [row.values for row in rows]})])
     for row in rows:
         name = next((n for n in _LISTS if isinstance(row.values.get(n), list)), "messages")
         listed = row.objects(name) + children(row.values, "output")
@@ -286,8 +289,9 @@ def _items(row: Row, listed: Iterable[Mapping[str, Any]]) -> Iterator[Message]:
             yield message
 
 
-def claude_code(rows: list[Row], named: Callable[[str], str]) -> Iterator[QuestionRecord]:
+def claude_code(lines: Iterable[Row], named: Callable[[str], str]) -> Iterator[QuestionRecord]:
     """A session of Claude Code; an API message over several lines is one call, subagents are left out."""
+    rows = list(lines)
     session = next((row.values["sessionId"] for row in rows if row.values.get("sessionId")), "")
 
     def messages() -> Iterator[Message]:
@@ -314,8 +318,9 @@ def claude_code(rows: list[Row], named: Callable[[str], str]) -> Iterator[Questi
     yield from records_of(messages(), str(session), named)
 
 
-def codex(rows: list[Row], named: Callable[[str], str]) -> Iterator[QuestionRecord]:
+def codex(lines: Iterable[Row], named: Callable[[str], str]) -> Iterator[QuestionRecord]:
     """A rollout of Codex: response items, each call's usage from the count of tokens after it."""
+    rows = list(lines)
     meta = next((r.values for r in rows if r.values.get("type") == "session_meta"), {})
 
     def messages() -> Iterator[Message]:
@@ -343,7 +348,7 @@ def codex(rows: list[Row], named: Callable[[str], str]) -> Iterator[QuestionReco
     yield from records_of(messages(), str(own or text_id(str(rows[0].values))), named)
 
 
-def swe_agent(rows: list[Row], named: Callable[[str], str]) -> Iterator[QuestionRecord]:
+def swe_agent(rows: Iterable[Row], named: Callable[[str], str]) -> Iterator[QuestionRecord]:
     """Trajectories of SWE-agent and mini-swe-agent; the submission is the answer."""
     for row in rows:
         info = child(row.values, "info")

@@ -210,7 +210,8 @@ def json_lines(
 
     A list counts as an object that holds it under the name ``lists``, if there is one.
     """
-    lines = (line for line in re.split("[\r\n]", _content(path)) if line.strip())
+    found = re.finditer("[^\r\n]+", _content(path))  # a large file's lines are not held twice
+    lines = (line for one in found if (line := one.group()).strip())
     for number, line in enumerate(lines):
         try:
             row = Row(str(path), number, {})
