@@ -401,8 +401,8 @@ def test_whoever_asks_first_pays_for_its_own_turn_alone() -> None:
 @pytest.mark.parametrize("silent", ["answer_cached_tokens", "look_cached_tokens"])
 def test_what_nobody_told_of_a_cache_stays_unknown(silent: str) -> None:
     told = Usage(
-        prompt_tokens=2200,
-        cached_tokens=1900,
+        prompt_tokens=3200,
+        cached_tokens=2900,
         answer_calls=1,
         answer_prompt_tokens=1190,
         answer_cached_tokens=1150,
