@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import math
 import os
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from suffice.cli.main import COMMANDS, build_app
 from suffice.cli.parser import run
+from suffice.datasets.recordings import FORMATS
 from suffice.signals.derived import DERIVATIONS
 from suffice.signals.known_signals import SIGNALS, SignalSpec
 from suffice.trace.parquet import TableSchema
@@ -167,7 +169,42 @@ def schema_page() -> str:
     return NOTE + "\n" + head + _columns(QUESTIONS) + plans + _columns(PLANS)
 
 
-PAGES = {"cli.md": cli_page, "signals.md": signals_page, "schema.md": schema_page}
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def read_page() -> str:
+    """The formats of logs, and the dialects that the tests read."""
+    parts = [
+        NOTE,
+        "# What we read\n\nFor everybody who has logs. After this page you know which files "
+        "`suffice traces import` reads, and what it makes of them.\n\n"
+        "Without `--format` it looks at the first objects of each file, at most 256 KiB, and says what it "
+        "believes the file is. If several formats fit, or none, it says so and asks for `--format`. A folder "
+        "is read file by file.\n\n## Formats\n\n| `--format` | What it reads | Remarks |\n|---|---|---|\n",
+        *(
+            f"| `{name}` | {_cell(kind.meaning)} | {_cell(kind.note)} |\n"
+            for name, kind in FORMATS.items()
+        ),
+        "\nLeft out: messages of the system, reasoning, subagents of Claude Code, results of failed tools as "
+        "passages, and sums over a whole run.\n\n## Tried shapes\n\nEach has a small file in `tests/world`, "
+        "which a test reads.\n\n| Shape | What writes it | `--format` | Rows |\n|---|---|---|---|\n",
+    ]
+    for path in sorted((DOCS.parent / "tests" / "world").glob("*/expect.json")):
+        held = json.loads(path.read_text(encoding="utf-8"))
+        name = f"`{held['format']}`" if held.get("format") else "none"
+        given = ", to be given" if held.get("given") else ""
+        rows = "refused" if "error" in held else str(len(held["rows"]))
+        parts.append(f"| {path.parent.name} | {_cell(held['what'])} | {name}{given} | {rows} |\n")
+    return "".join(parts)
+
+
+PAGES = {
+    "cli.md": cli_page,
+    "signals.md": signals_page,
+    "schema.md": schema_page,
+    "what-we-read.md": read_page,
+}
 
 
 def main() -> int:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import DataError, UsageError
+from suffice.reasoning import without_reasoning
 from suffice.scoring import Match
 
 if TYPE_CHECKING:
@@ -189,6 +190,11 @@ class Completion:
     text: str
     tokens: tuple[Token, ...] | None = None
     finish_reason: str | None = None
+
+    @property
+    def said(self) -> str:
+        """The text without the reasoning at its beginning, which is no answer."""
+        return without_reasoning(self.text)
 
     def __post_init__(self) -> None:
         text = whole_text(self.text)

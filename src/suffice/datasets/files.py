@@ -186,36 +186,55 @@ def _content(path: Path) -> str:
         raise DataError(said, file=str(path)) from error
 
 
-def _row(value: Any, path: Path, number: int) -> Row:
+def _row(value: Any, path: Path, number: int, lists: str = "") -> Row:
+    if lists and isinstance(value, list):
+        value = {lists: value}
     if not isinstance(value, dict):
         raise DataError(f"must be an object, found {_shown(value)}", file=str(path), row=number)
     return Row(str(path), number, value)
 
 
-def json_lines(path: Path, broken: list[DataError] | None = None) -> Iterator[Row]:
-    """Yield the rows of a file with one object per line; skip blank lines, collect ``broken`` ones."""
-    lines = (line for line in re.split("[\r\n]", _content(path)) if line.strip())
+def objects_in_lists(values: Iterable[Any], lists: str) -> list[dict[str, Any]]:
+    """Return the objects among values and among the items of one list; other lists become objects."""
+    whole = list(values)
+    if len(whole) == 1 and isinstance(whole[0], list):
+        whole = whole[0]
+    named = ({lists: value} if isinstance(value, list) else value for value in whole)
+    return [value for value in named if isinstance(value, dict)]
+
+
+def json_lines(
+    path: Path, broken: list[DataError] | None = None, *, lists: str = ""
+) -> Iterator[Row]:
+    """Yield the rows of a file with one object per line; skip blank lines, collect ``broken`` ones.
+
+    A list counts as an object that holds it under the name ``lists``, if there is one.
+    """
+    found = re.finditer("[^\r\n]+", _content(path))  # a large file's lines are not held twice
+    lines = (line for one in found if (line := one.group()).strip())
     for number, line in enumerate(lines):
         try:
             row = Row(str(path), number, {})
-            yield _row(row.json(line, None, "not JSON"), path, number)
+            yield _row(row.json(line, None, "not JSON"), path, number, lists)
         except DataError as error:
             if broken is None:
                 raise
             broken.append(error)
 
 
-def json_documents(path: Path, broken: list[DataError] | None = None) -> Iterator[Row]:
+def json_documents(
+    path: Path, broken: list[DataError] | None = None, *, lists: str = ""
+) -> Iterator[Row]:
     """Return the rows of a file that holds one object, a list of them, or one per line."""
     try:
         whole = strict_json(_content(path))
     except (ValueError, RecursionError) as error:
         if isinstance(error, json.JSONDecodeError) and error.msg == "Extra data":
-            yield from json_lines(path, broken)  # a second line begins there
+            yield from json_lines(path, broken, lists=lists)  # a second line begins there
             return
         raise DataError(f"not JSON ({error})", file=str(path)) from error
     for number, value in enumerate(whole if isinstance(whole, list) else [whole]):
-        yield _row(value, path, number)
+        yield _row(value, path, number, lists)
 
 
 # --- tables -----------------------------------------------------------------------------------------

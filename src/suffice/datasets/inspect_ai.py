@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from suffice.contracts import strict_json
 from suffice.datasets.files import Row, json_documents
+from suffice.datasets.pairing import paired
 from suffice.datasets.runs import (
     ANSWERING,
     Call,
@@ -29,6 +32,7 @@ from suffice.datasets.runs import (
 )
 from suffice.errors import DataError, SufficeWarning, at_most, counted, most_unpacked
 from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Token, TopToken
+from suffice.trace.usage import read_counts
 
 _GRADES: Mapping[str, float] = {
     **dict.fromkeys(("c", "yes", "true"), 1.0),
@@ -36,7 +40,8 @@ _GRADES: Mapping[str, float] = {
     "p": 0.5,
 }
 _ZSTANDARD = 93
-_ATTACHED = "attachment://"
+_ATTACHED = re.compile(r"(?:attachment|tc)://(.+)")
+_DEEPEST = 100
 _DAMAGED = (zipfile.BadZipFile, NotImplementedError, ValueError, RecursionError, OSError)
 
 
@@ -52,7 +57,7 @@ def read_inspect(path: Path) -> tuple[QuestionRecord, ...]:
     for number, values in enumerate(_samples(path)):
         row = Row(str(path), number, values)
         try:
-            record = _record(row)
+            record = _record(replace(row, values=_of_today(values)))
         except DataError as error:
             raise error if error.file else row.error(str(error)) from error
         if record is None:
@@ -79,7 +84,7 @@ def _samples(path: Path) -> Iterator[Mapping[str, Any]]:
         yield from _of_zip(path)
         return
     for row in json_documents(path):
-        if "eval" not in row.values or "samples" not in row.values:
+        if "eval" not in row.values:
             raise row.error("is no log of inspect_ai: it has no eval and samples")
         yield from row.objects("samples")
 
@@ -97,7 +102,7 @@ def _of_zip(path: Path) -> Iterator[Mapping[str, Any]]:
 
 def _parts(path: Path, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     parts = [part for part in archive.infolist() if part.filename.startswith("samples/")]
-    if not parts and "header.json" not in archive.namelist():
+    if not parts and not {"header.json", "_journal/start.json"} & {*archive.namelist()}:
         raise ValueError("it is a zip, but not a log of inspect_ai")
     size, most = sum(part.file_size for part in parts), most_unpacked(path.stat().st_size)
     if size > most:
@@ -126,6 +131,51 @@ def _unpacked(path: Path, archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> by
 
 
 # --- a sample ---------------------------------------------------------------------------------------
+def _of_today(sample: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a sample of any version of inspect_ai: by today's names, with its attached texts in place."""
+    transcript = child(sample, "transcript")
+    attached = {**child(transcript, "content"), **child(sample, "attachments")}
+    now: dict[str, Any] = _with({**sample, "attachments": None}, attached)
+    if isinstance(now.get("score"), dict) and not now.get("scores"):
+        now["scores"] = {"score": now["score"]}
+    now["events"] = children(now, "events") or children(child(now, "transcript"), "events")
+    if not now["events"]:
+        now["events"] = list(_from_messages(now))
+    return now
+
+
+def _with(value: Any, attached: Mapping[str, Any], depth: int = 0) -> Any:
+    if isinstance(value, str):
+        named = _ATTACHED.fullmatch(value) if attached else None
+        return attached.get(named[1], value) if named else value
+    if depth > _DEEPEST or not isinstance(value, dict | list):
+        return value
+    if isinstance(value, list):
+        return [_with(item, attached, depth + 1) for item in value]
+    return {name: _with(item, attached, depth + 1) for name, item in value.items()}
+
+
+def _from_messages(sample: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Make events of the messages of a log without any; only the usage of a single call is known."""
+    said = [m for m in children(sample, "messages") if m.get("source") != "input"]
+    calls = [message for message in said if message.get("role") == "assistant"]
+    used = list(child(sample, "model_usage").values())
+    usage = used[0] if len(used) == len(calls) == 1 else None
+    asked = [use for call in calls for use in children(call, "tool_calls")]
+    given = [message for message in said if message.get("role") == "tool"]
+    named = [(message.get("tool_call_id"), message.get("function")) for message in given]
+    at = iter(paired([(use.get("id"), use.get("function")) for use in asked], named))
+    for message in said:
+        if message.get("role") == "assistant":
+            yield {"event": "model", "output": {"choices": [{"message": message}], "usage": usage}}
+        elif message.get("role") == "tool":
+            place = next(at)
+            tool: dict[str, Any] = {} if place is None else asked[place]
+            called = {"function": tool.get("function", message.get("function"))}
+            told = {"result": message.get("content"), "error": message.get("error")}
+            yield {"event": "tool", "arguments": tool.get("arguments"), **called, **told}
+
+
 def _record(row: Row) -> QuestionRecord | None:
     values = row.values
     number, epoch = values.get("id"), values.get("epoch", 1)
@@ -147,7 +197,7 @@ def _record(row: Row) -> QuestionRecord | None:
     return QuestionRecord(
         question=Question(
             id=str(number) if epoch == 1 else f"{number}#{epoch}",
-            text=_text(row, asked),
+            text=_text(asked),
             type=kind if isinstance(kind, str) else None,
         ),
         gold=Gold(
@@ -161,49 +211,70 @@ def _record(row: Row) -> QuestionRecord | None:
     )
 
 
-def _text(row: Row, content: Any) -> str:
-    if isinstance(content, str) and content.startswith(_ATTACHED):
-        held = child(row.values, "attachments").get(content.removeprefix(_ATTACHED))
-        return held if isinstance(held, str) else content
-    parts = [p for p in objects_in(content) if p.get("type", "text") == "text"]
-    return (
-        content if isinstance(content, str) else text_of([_text(row, p.get("text")) for p in parts])
-    )
+def _text(content: Any) -> str:
+    """Return a text, or the text parts of a message: its reasoning is not said."""
+    if isinstance(content, str):
+        return content
+    return text_of([p.get("text") for p in objects_in(content) if p.get("type", "text") == "text"])
+
+
+def _completion(output: Mapping[str, Any]) -> str:
+    return _text(output.get("completion")) or _text(_message(output).get("content"))
 
 
 def _answer(row: Row) -> str | None:
     for event in reversed(children(row.values, "events")):
         used = event.get("event") == "tool" and not event.get("error")
         if used and event.get("function") in ANSWERING:
-            return _text(row, event.get("result")).strip()
+            return _text(event.get("result")).strip()
     output = child(row.values, "output")
     if not output.get("choices") or _asks(_message(output)):
         return None
-    return _text(row, output.get("completion")).strip()
+    return _completion(output).strip()
 
 
 def _steps(row: Row) -> Iterator[Step]:
-    events = children(row.values, "events")
-    scoring = _scoring(events)
+    events = list(_flat(children(row.values, "events")))
+    scoring, grading = _scoring(events), 0
     scorer = next(iter(child(row.values, "scores")), None)
+    inside: list[Call] = []  # calls of the agents inside the tools that share a round
     for event in events:
         kind, name = event.get("event"), event.get("function")
-        if event.get("pending") or (kind == "model" and event.get("error")):
+        if kind == "step" and event.get("type") == "scorer":
+            grading += {"begin": 1, "end": -1}.get(str(event.get("action")), 0)
+        if event.get("pending") or (kind == "model" and event.get("error")) or grading > 0:
             continue
         if kind == "model" and event.get("span_id") not in scoring:
+            yield from inside
+            inside = []
             yield _call(row, event)
-        elif kind == "tool" and name not in ANSWERING:
-            yield _search(row, event)
+        elif kind == "tool":
+            if name not in ANSWERING:
+                yield _search(row, event)
+            nested = [e for e in _flat(children(event, "events"), tools=True) if not e.get("error")]
+            calls = [_call(row, e) for e in nested if e.get("event") == "model"]
+            inside += [replace(call, text=None, tokens=None, searches=False) for call in calls]
         elif kind == "score" and event.get("intermediate"):
             held = child(event, "score")
             value = _grade(held)
             if value is not None and scorer in (None, event.get("scorer", scorer)):
-                yield Noted(score=value, answer=_text(row, held.get("answer")) or None)
+                yield Noted(score=value, answer=_text(held.get("answer")) or None)
+    yield from inside
+
+
+def _flat(events: Sequence[Mapping[str, Any]], *, tools: bool = False) -> Iterator[Any]:
+    """Yield events and those inside subtasks; with ``tools``, those inside tools too."""
+    waiting = [*reversed(events)]
+    while waiting:
+        event = waiting.pop()
+        yield event
+        if tools or event.get("event") != "tool":
+            waiting += reversed(children(event, "events"))
 
 
 def _search(row: Row, event: Mapping[str, Any]) -> Search:
     asked, result = event.get("arguments"), event.get("result")
-    text = _text(row, result) if isinstance(result, str | list) else str(result)
+    text = _text(result) if isinstance(result, str | list) else str(result)
     return Search(
         query=query_of(asked),
         action=action_of(event.get("function"), asked),
@@ -216,16 +287,12 @@ def _search(row: Row, event: Mapping[str, Any]) -> Search:
 def _call(row: Row, event: Mapping[str, Any]) -> Call:
     output = child(event, "output")
     usage = child(output, "usage")
-    names = ("input_tokens", "output_tokens", "input_tokens_cache_read", "input_tokens_cache_write")
-    told = Row(row.file, row.number, usage, place="usage")
-    prompt, completion, read, written = (told.amount(name) for name in names)
-    cost = usage.get("total_cost")
+    counts, cost = read_counts(usage), usage.get("total_cost")
     return Call(
-        text=_text(row, output.get("completion")) or None,
-        # inspect counts what a cache gave or took apart from the rest
-        prompt_tokens=None if prompt is None else prompt + (read or 0) + (written or 0),
-        cached_tokens=read,
-        completion_tokens=completion,
+        text=_completion(output) or None,
+        prompt_tokens=counts.prompt,
+        cached_tokens=counts.cached,
+        completion_tokens=counts.completion,
         usd=float(cost) if isinstance(cost, int | float) and 0 <= cost < 1e9 else None,
         tokens=_tokens(row, output),
         searches=_asks(_message(output)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,44 +30,50 @@ from suffice.datasets.runs import (
     read_run,
     text_of,
 )
-from suffice.errors import DataError
+from suffice.errors import DataError, SufficeWarning, counted
 from suffice.trace.export import DOCUMENTS
 from suffice.trace.rounds.records import STOPPED_BY, Passage, Question, QuestionRecord
+from suffice.trace.usage import Counts, read_counts
 
 _DEEPEST = 16
 _SINCE = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST_NS = 4_000_000_000_000_000_000  # of the year 2096
 _KINDS: Mapping[str, str] = {
-    **dict.fromkeys(("invoke_agent", "AGENT"), "agent"),
-    **dict.fromkeys(("invoke_workflow", "CHAIN"), "chain"),
-    **dict.fromkeys(("retrieval", "execute_tool", "RETRIEVER", "TOOL"), "search"),
-    "EVALUATOR": "decision",
-    **dict.fromkeys(("chat", "text_completion", "generate_content", "LLM"), "call"),
+    **dict.fromkeys(("invoke_agent", "agent", "ai.generatetext", "ai.streamtext"), "agent"),
+    **dict.fromkeys(("invoke_workflow", "chain", "workflow", "task"), "chain"),
+    **dict.fromkeys(("retrieval", "execute_tool", "retriever", "tool", "ai.toolcall"), "search"),
+    "evaluator": "decision",
+    **dict.fromkeys(("chat", "text_completion", "generate_content", "llm", "generation"), "call"),
+    **dict.fromkeys(("create_agent", "guardrail", "prompt", "parser"), "other"),
 }
-"""What a span is of, by its operation (GenAI) or its kind (OpenInference)."""
-_AMOUNTS: Mapping[str, tuple[str, ...]] = {
-    "prompt_tokens": (
-        "gen_ai.usage.input_tokens",
-        "gen_ai.usage.prompt_tokens",
-        "llm.token_count.prompt",
+"""What a span is of, by its operation (GenAI, Vercel) or its kind (OpenInference, OpenLLMetry, exports)."""
+_OTHER = re.compile(r"embed|rerank|moderation", re.IGNORECASE)  # models that answer nothing
+_USAGE = re.compile(
+    r"(?:gen_ai\.usage|llm\.token_count|llm\.usage|ai\.usage|metrics)\.(?:details\.)?(.{1,100})"
+)
+_ALSO: Mapping[str, str] = {
+    "traceloop.span.kind": "openinference.span.kind",
+    **dict.fromkeys(("traceloop.entity.name", "ai.toolCall.name"), "tool.name"),
+    **dict.fromkeys(("traceloop.entity.input", "ai.prompt", "ai.toolCall.args"), "input.value"),
+    **dict.fromkeys(
+        ("traceloop.entity.output", "ai.response.text", "ai.toolCall.result"), "output.value"
     ),
-    "cached_tokens": (
-        "gen_ai.usage.cache_read.input_tokens",
-        "llm.token_count.prompt_details.cache_read",
-    ),
-    "completion_tokens": (
-        "gen_ai.usage.output_tokens",
-        "gen_ai.usage.completion_tokens",
-        "llm.token_count.completion",
+    "ai.operationId": "gen_ai.operation.name",
+    "ai.prompt.messages": "gen_ai.input.messages",
+    **dict.fromkeys(
+        ("ai.response.finishReason", "gen_ai.completion.0.finish_reason"), "llm.finish_reason"
     ),
 }
+"""Names of OpenLLMetry and the Vercel AI SDK; neither package of conventions knows them."""
+_OLD = re.compile(r"gen_ai\.(prompt|completion)\.(\d{1,6})\.")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _ASKING = re.compile(r"tool|function_call", re.IGNORECASE)
 _TOOL_CALL = re.compile(r"""['"]type['"]: ?['"]tool_call['"]""")
-_NUMBERED = re.compile(r"(.+)\.(\d{1,6})\.(?:message|document)\.(.{1,200})")
+_NUMBERED = re.compile(r"(.+?)\.(\d{1,6})\.(?:message|document)\.(.{1,200})")
 _INPUT, _OUTPUT = ("user", "human"), ("assistant", "model", "ai")
 _SAID = (
     *("question", "query", "input", "prompt"),
-    *("answer", "output", "result", "response", "content"),
+    *("answer", "output", "result", "response", "content", "text", "message", "args"),
 )
 
 
@@ -90,6 +97,7 @@ def read_otlp(path: Path) -> tuple[QuestionRecord, ...]:
     if not spans:
         raise DataError("holds no span", file=str(path))
     roots = _roots(spans, str(path))
+    _only_innermost(roots, path)
     names = Counter(name for root in roots for name in root.names)
     records = []
     for root in roots:
@@ -112,6 +120,7 @@ class _Span:
     end: int
     failed: bool
     attributes: Mapping[str, Any]
+    kind: str | None
     children: list[_Span] = field(default_factory=list, compare=False)
 
     def error(self, message: str) -> DataError:
@@ -123,16 +132,19 @@ class _Span:
         return next((self.attributes[name] for name in names if name in self.attributes), None)
 
     @property
-    def kind(self) -> str | None:
-        named = self.attributes.get("openinference.span.kind")
-        operation = _KINDS.get(str(self.attributes.get("gen_ai.operation.name")))
-        return operation or (_KINDS.get(named.upper()) if isinstance(named, str) else None)
-
-    @property
     def names(self) -> tuple[str, ...]:
         """Names that its question may have, if no other one has them."""
         own = self.attributes.get("suffice.question_id")
         return (own, self.trace) if isinstance(own, str) and own else (self.trace,)
+
+    @property
+    def counts(self) -> Counts:
+        told = {m[1]: v for name, v in self.attributes.items() if (m := _USAGE.fullmatch(name))}
+        return read_counts(told, whole=True) if told else read_counts(self.attributes.get("usage"))
+
+    @property
+    def tells_usage(self) -> bool:
+        return self.counts != Counts()
 
     @property
     def tool(self) -> str | None:
@@ -141,7 +153,9 @@ class _Span:
 
     @property
     def asked(self) -> Any:
-        return self.first("gen_ai.tool.call.arguments", "input.value")
+        asked = self.first("gen_ai.tool.call.arguments", "input.value")
+        whole = loaded(asked) if isinstance(asked, str) else asked
+        return _unwrapped(whole) if isinstance(whole, dict) else asked
 
     def told(self, which: str, roles: Sequence[str]) -> str | None:
         """Return its ``input`` or ``output``, if recorded: the last text of one of the roles."""
@@ -187,6 +201,10 @@ class _Span:
 # --- spans of a document ----------------------------------------------------------------------------
 def _spans(row: Row) -> Iterator[_Span]:
     resources = row.values.get("resourceSpans")
+    if exported := _exported(row):
+        for values in exported:
+            yield _span(row, _as_otlp(row, values))
+        return
     plain = children(child(row.values, "data"), "spans") or [dict(row.values)]
     if resources is None and isinstance(plain[0].get("attributes"), dict):
         for values in plain:
@@ -201,6 +219,88 @@ def _spans(row: Row) -> Iterator[_Span]:
         for scope in children(resource, "scopeSpans"):
             for values in children(scope, "spans"):
                 yield _span(row, values)
+
+
+def _exported(row: Row) -> list[dict[str, Any]]:
+    """Return the spans of a Langfuse trace or observation or of a LangSmith run, with those inside it."""
+    spans: list[dict[str, Any]] = []
+    waiting: list[dict[str, Any]] = [dict(row.values)]
+    while waiting:
+        held = _snaked(waiting.pop())
+        trace, below = child(held, "trace") or held, children(held, "observations")
+        pages = children(held, "data") or children(held, "runs")
+        if "observations" in held:
+            if not below:
+                raise row.error(
+                    "has no observation with its fields; export them too", "observations"
+                )
+            own = trace.get("id")
+            starts = [one.get("startTime", one.get("start_time")) for one in below]
+            first = min((text for text in starts if isinstance(text, str)), default=None)
+            spans.append(
+                {
+                    **trace,
+                    "type": "agent",
+                    "trace_id": own,
+                    "start_time": trace.get("timestamp", first),
+                }
+            )
+            outer = {"trace_id": own, "parent_observation_id": own}
+            waiting += [outer | {k: v for k, v in _snaked(one).items() if v} for one in below]
+        elif "run_type" in held or ("type" in held and "trace_id" in held):
+            spans.append(held)
+            outer = {"trace_id": held.get("trace_id"), "parent_run_id": held.get("id")}
+            waiting += [outer | one for one in children(held, "child_runs")]
+        elif pages and not children(child(held, "data"), "spans"):
+            waiting += pages
+        else:
+            return []
+    return [_of_export(span) for span in spans]
+
+
+def _of_export(held: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an observation or a run with the names of a client's span."""
+    asked, told = (_parsed(held.get(name, held.get(f"{name}s"))) for name in ("input", "output"))
+    parent = held.get("parent_run_id") or held.get("parent_observation_id")
+    kind = str(held.get("run_type") or held.get("type")).lower()
+    if kind == "span":
+        kind = "span" if parent else "chain"
+    while isinstance(told, dict) and (made := told.get("generations") or told.get("choices")):
+        while isinstance(made, list) and made:
+            made = made[0]
+        told = made.get("message") or made.get("text") if isinstance(made, dict) else made
+    reply = _unwrapped(told) if isinstance(told, dict) else {}
+    asks = reply.get("tool_calls") or child(reply, "additional_kwargs").get("tool_calls")
+    if kind in ("tool", "retriever") and len(reply) == 1 and "output" in reply:
+        told = reply["output"]
+    usages = (held.get("usage_details"), held.get("usage"), reply.get("usage_metadata"))
+    usage = next((whole for one in usages if (whole := _parsed(one))), held)
+    attributes = {
+        "openinference.span.kind": kind,
+        "input.value": asked,
+        "output.value": told,
+        "tool.name": held.get("name"),
+        "usage": usage if kind in ("llm", "generation", "embedding") else None,
+        "llm.finish_reason": "tool_calls" if asks else None,
+    }
+    failed = held.get("error") or str(held.get("level")).upper() == "ERROR"
+    return {
+        **{name: held.get(name) for name in ("trace_id", "name", "start_time", "end_time")},
+        "span_id": held.get("id"),
+        "parent_id": parent,
+        "attributes": {name: value for name, value in attributes.items() if value is not None},
+        "status_code": "ERROR" if failed else "OK",
+    }
+
+
+def _parsed(text: Any) -> Any:
+    """Parse JSON of a text, an object or a list; a number or a plain text stays a text."""
+    value = _value_of(text)
+    return value if isinstance(value, str | dict | list) else text
+
+
+def _snaked(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {_CAMEL.sub("_", name).lower(): value for name, value in values.items()}
 
 
 def _as_otlp(row: Row, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -244,24 +344,48 @@ def _span(row: Row, values: Mapping[str, Any]) -> _Span:
     ended = values.get("endTimeUnixNano")
     status = values.get("status")
     events, plain = children(values, "events"), values.get("attributes")
+    name = str(values.get("name") or "")
     operations = [e for e in events if e.get("name") == "gen_ai.client.inference.operation.details"]
-    return _Span(
-        row=row,
-        trace=trace,
-        id=own,
-        parent=parent,
-        name=str(values.get("name") or ""),
-        start=start,
-        end=start if ended is None else max(start, _nanoseconds(row, own, ended)),
-        failed=isinstance(status, dict) and status.get("code") in (2, "2", "STATUS_CODE_ERROR"),
-        attributes=plain
+    held = (
+        plain
         if isinstance(plain, dict)
         else {
             str(pair.get("key")): _value(row, own, pair.get("value"))
             for source in (*operations, values)
             for pair in children(source, "attributes")
-        },
+        }
     )
+    told = {k: _parsed(v) if k.startswith("traceloop.") else v for k, v in held.items()}
+    held = {_ALSO.get(key) or _OLD.sub(_renamed, key): value for key, value in told.items()} | held
+    return _Span(
+        row=row,
+        trace=trace,
+        id=own,
+        parent=parent,
+        name=name,
+        start=start,
+        end=start if ended is None else max(start, _nanoseconds(row, own, ended)),
+        failed=isinstance(status, dict) and status.get("code") in (2, "2", "STATUS_CODE_ERROR"),
+        attributes=held,
+        kind=_kind(name, held),
+    )
+
+
+def _renamed(old: re.Match[str]) -> str:
+    which = "input" if old[1] == "prompt" else "output"
+    return f"llm.{which}_messages.{old[2]}.message."
+
+
+def _kind(name: str, held: Mapping[str, Any]) -> str | None:
+    """Return what a span is of; one of an unknown operation that tells usage or a model is a call."""
+    stated = [held.get("gen_ai.operation.name"), held.get("openinference.span.kind")]
+    words = [word.lower() for word in stated if isinstance(word, str)]
+    known = next((_KINDS[word] for word in words if word in _KINDS), None)
+    if known or any(word.startswith("ai.") and ".do" in word for word in words):
+        return known or ("other" if _OTHER.search(words[0]) else "call")
+    models = [held.get(key) for key in ("gen_ai.request.model", "llm.request.type")]
+    told = models[0] is not None or any(map(_USAGE.fullmatch, held))
+    return ("other" if _OTHER.search(f"{name} {words} {models}") else "call") if told else None
 
 
 def _nanoseconds(row: Row, span: str, value: Any) -> int:
@@ -328,6 +452,33 @@ def _roots(spans: Mapping[tuple[str, str], _Span], file: str) -> list[_Span]:
     return sorted(roots, key=lambda span: (span.start, span.row.number, span.id))
 
 
+def _only_innermost(roots: Sequence[_Span], path: Path) -> None:
+    """Leave one call of those around each other: the innermost ones that tell usage."""
+    left: Counter[str] = Counter()
+    for root in roots:
+        inner: dict[int, list[_Span]] = {}
+        for span in reversed(list(root.below())):
+            calls = [call for below in span.children for call in inner[id(below)]]
+            if span.kind == "call" and calls:
+                wraps = len(calls) == 1 and span.tells_usage and not calls[0].tells_usage
+                away = calls[0] if wraps else span
+                away.kind, calls = "other", [span] if wraps else calls
+                left[f"{away.name or 'a call'} around or inside another call"] += 1
+            elif span.kind == "call":
+                calls = [span]
+            elif span.tells_usage and not calls:
+                left[span.name or "no name"] += 1
+            inner[id(span)] = calls
+    if left:
+        said = ", ".join(f"{count} of {name:.60}" for name, count in left.most_common(6))
+        warnings.warn(
+            f"{path}: left out the usage of {counted(left.total(), 'span')} that are no calls of the loop, "
+            f"or repeat one: {said}",
+            SufficeWarning,
+            stacklevel=3,
+        )
+
+
 def _outermost(top: _Span) -> Iterator[_Span]:
     """Return agents inside no other agent; a chain without a question of its own only holds others."""
     waiting = [top]
@@ -346,8 +497,9 @@ def _is_asked(span: _Span) -> bool:
 
 # --- what was said ----------------------------------------------------------------------------------
 def _unwrapped(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    inner = (message[name] for name in ("kwargs", "data") if isinstance(message.get(name), dict))
-    return next(inner, message)
+    names = ("kwargs", "data", "inputs", "outputs")
+    inner = (message[name] for name in names if message.get(name))
+    return next((held for held in inner if isinstance(held, dict)), message)
 
 
 def _said(value: Any, roles: Sequence[str]) -> str | None:
@@ -439,11 +591,12 @@ def _in_order(root: _Span) -> list[tuple[_Span, _Span | None]]:
 
 
 def _call(span: _Span, *, within: bool) -> Call:
-    told = replace(span.row, values=span.attributes, place=f"span {span.id}")
-    cost = span.attributes.get("llm.cost.total")
+    counts, cost = span.counts, span.attributes.get("llm.cost.total")
     return Call(
         text=span.told("output", _OUTPUT),
-        **{name: told.amount(*places) for name, places in _AMOUNTS.items()},  # type: ignore[arg-type]
+        prompt_tokens=counts.prompt,
+        cached_tokens=counts.cached,
+        completion_tokens=counts.completion,
         usd=float(cost) if isinstance(cost, float | int) and 0 <= cost < _MOST_NS else None,
         searches=not within and span.asks,
         ended=_moment(span.end),

@@ -23,6 +23,14 @@ from suffice.datasets.columns import (
     scaled,
     texts,
 )
+from suffice.datasets.conversations import (
+    chat,
+    claude_code,
+    codex,
+    conversations,
+    promptfoo,
+    swe_agent,
+)
 from suffice.datasets.files import (
     FileTable,
     Row,
@@ -35,7 +43,8 @@ from suffice.datasets.files import (
 )
 from suffice.datasets.inspect_ai import read_inspect
 from suffice.datasets.otlp import read_otlp
-from suffice.datasets.runs import passage_of, read_atif
+from suffice.datasets.runs import child, children, passage_of, read_atif
+from suffice.datasets.samples import sample
 from suffice.errors import DataError, UsageError, counted, did_you_mean
 from suffice.trace.durable import check_free, sha256_of
 from suffice.trace.lazy import in_memory
@@ -159,63 +168,179 @@ _RUN = (
 )
 
 
+_ROLLOUT = ("session_meta", "response_item", "event_msg", "turn_context")
+
+
+def _of_spans(row: Mapping[str, Any]) -> bool:
+    spans = (row, *children(row, "spans")[:1], *children(child(row, "data"), "spans")[:1])
+    own = any("attributes" in one and {"span_id", "context"} & {*one} for one in spans)
+    return own or any(name in row for name in ("resourceSpans", "resource_spans"))
+
+
+def _said(message: Mapping[str, Any]) -> bool:
+    return "role" in message or {"from", "value"} <= {*message} or "type" in message
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """A format of recordings: its reader, its file type, and its notes."""
+    """A format of recordings: its reader, its file type, and its notes.
 
-    read: Callable[[Path, Layout], tuple[QuestionRecord, ...]]
+    ``looks`` says of a first object of a file whether it is in this format.
+    """
+
+    read: Callable[[Path, Layout], Iterable[QuestionRecord]]
+    called: str
+    looks: Callable[[Mapping[str, Any]], bool]
     meaning: str
     note: str = ""
 
 
 FORMATS: Mapping[str, Format] = {
     "columns": Format(
+        called="a table",
+        looks=lambda row: "question_id" in row or {"question", "answer"} <= {*row},
         read=read_columns,
         meaning="JSON lines, JSON, CSV or Parquet with one row per question and round, by --columns",
     ),
     "flashrag": Format(
+        called="FlashRAG",
+        looks=lambda row: "pred_iter_0" in child(row, "output"),
         read=lambda path, layout: read_table(
             FileTable.of(path, chain.from_iterable(map(_iterations, json_documents(path)))), layout
         ),
         meaning="intermediate_data.json of an iterative pipeline",
     ),
     "loopgain": Format(
+        called="LoopGain",
+        looks=lambda row: "_header" in row or "trial_id" in row,
         read=lambda path, layout: read_table(FileTable.of(path, _trials(path)), layout),
         meaning="JSON lines of loopgain-bench",
         note="score: 1 - error where a file's errors lie in 0 to 1, else whether the target was reached; "
         "where the loop computed its error from a label, no live loop has the signal",
     ),
     "tasr": Format(
+        called="TASR",
+        looks=lambda row: {"qid", "current_answer"} <= {*row},
         read=lambda path, layout: read_columns(path, replaced(layout, columns=TASR)),
         meaning="Parquet files of TASR's experiments",
         note="score is current_f1; the margin, overlap and gap are the recorded ones",
     ),
     "atif": Format(
+        called="ATIF",
+        looks=lambda row: str(row.get("schema_version")).startswith("ATIF"),
         read=lambda path, _: read_atif(path),
         meaning="trajectories of agents in the Agent Trajectory Interchange Format, up to 1.8",
         note=_RUN,
     ),
     "otlp": Format(
+        called="spans",
+        looks=_of_spans,
         read=lambda path, _: read_otlp(path),
         meaning="OTLP JSON of an agent's spans, by OpenTelemetry's GenAI conventions or OpenInference's",
         note=f"{_RUN}; spans tell no log-probabilities, and texts only where their recording was switched on",
     ),
+    **{
+        name: Format(
+            called=f"{what} of {of}",
+            looks=lambda row, marks=marks: any(mark <= {*row} for mark in marks),  # type: ignore[misc]
+            read=lambda path, _: read_otlp(path),
+            meaning=f"{what} of {of} in JSON, whole or one a line",
+            note=_RUN,
+        )
+        for name, of, what, marks in (
+            (
+                "langfuse",
+                "Langfuse",
+                "traces or observations",
+                ({"observations"}, {"type", "traceId"}, {"type", "trace_id"}),
+            ),
+            ("langsmith", "LangSmith", "runs", ({"run_type"},)),
+        )
+    },
     "inspect": Format(
+        called="inspect_ai",
+        looks=lambda row: "header.json" in row or "samples" in row or {"eval", "plan"} <= {*row},
         read=lambda path, _: read_inspect(path),
         meaning="logs of inspect_ai, .eval or .json",
         note=f"{_RUN}; scores given while a sample ran are those of their round",
     ),
+    "claude-code": Format(
+        called="Claude Code session",
+        looks=lambda row: "sessionId" in row and not {"role", "messages"} & {*row},
+        read=lambda path, _: conversations(path, claude_code),
+        meaning="sessions of Claude Code, JSON lines; without subagents",
+        note=_RUN,
+    ),
+    "codex": Format(
+        called="Codex rollout",
+        looks=lambda row: row.get("type") in _ROLLOUT and "payload" in row,
+        read=lambda path, _: conversations(path, codex),
+        meaning="rollouts of the Codex CLI, JSON lines",
+        note=_RUN,
+    ),
+    "swe-agent": Format(
+        called="SWE-agent trajectory",
+        looks=lambda row: (
+            "exit_status" in child(row, "info")
+            or "model_stats" in child(row, "info")
+            or {"action", "observation"} <= {*next(iter(children(row, "trajectory")), {})}
+        ),
+        read=lambda path, _: conversations(path, swe_agent),
+        meaning="trajectories of SWE-agent and mini-swe-agent, .traj or .traj.json",
+        note=f"{_RUN}; the submission is the answer, and sums of tokens over a whole run are not read",
+    ),
+    "promptfoo": Format(
+        called="promptfoo results",
+        looks=lambda row: "evalId" in row or ("prompts" in row and "results" in row),
+        read=lambda path, layout: read_table(
+            FileTable.of(path, chain.from_iterable(map(promptfoo, json_documents(path)))), layout
+        ),
+        meaning="results of promptfoo, JSON; repeats of a test are rounds",
+    ),
+    "chat": Format(
+        called="OpenAI chat messages",
+        looks=lambda row: (
+            "role" in row
+            or row.get("type") in ("message", "function_call")
+            or any(
+                _said(one)
+                for name in ("messages", "traj", "conversations", "items", "input")
+                for one in children(row, name)[:2]
+            )
+        ),
+        read=lambda path, _: conversations(path, chat),
+        meaning="chat messages of OpenAI, Anthropic or ShareGPT, JSON or JSON lines, with uses of tools",
+        note=_RUN,
+    ),
 }
 
 
-_TABLES = ("columns", "tasr", "flashrag", "loopgain")
+def recognized(path: str | Path) -> str:
+    """Return the name in :data:`FORMATS` of a file's format, from its first objects.
+
+    Reads at most 256 KiB. Raises ``DataError`` if no format fits, or several do.
+    """
+    rows = sample(Path(path))
+    fit = [name for name, kind in FORMATS.items() if any(map(kind.looks, rows))]
+    fit = [name for name in fit if name not in ("columns", "chat")] or fit
+    if len(fit) == 1:
+        return fit[0]
+    found = (
+        f"could be {' or '.join(fit)}"
+        if fit
+        else f"is in no known format: it has {_seen(rows[0] if rows else {})}"
+    )
+    raise DataError(f"{found}; say which: --format {'|'.join(fit or FORMATS)}", file=str(path))
+
+
+_TABLES = ("columns", "tasr", "flashrag", "loopgain", "promptfoo")
 
 
 def import_traces(
     files: str | Path | Sequence[str | Path],
     out: str | Path,
     *,
-    format: str,  # noqa: A002
+    format: str | None = None,  # noqa: A002
     columns: Mapping[str, str] | None = None,
     rounds_from: Literal[0, 1] | None = None,
     duplicates: Literal["refuse", "first", "last"] = "refuse",
@@ -226,8 +351,9 @@ def import_traces(
 ) -> Written:
     """Read recordings made elsewhere and write them as a trace set: all of them, or nothing.
 
-    ``files`` are one or several of a ``format`` (a name of :data:`FORMATS`); all rounds of a question are in
-    one of them. ``out`` is a new ``.parquet`` file or directory. The returned notes say what the recording
+    ``files`` are one or several of a ``format`` (a name of :data:`FORMATS`; ``None``: what each file looks
+    like, said in a note), or folders of them; all rounds of a question are in one of them.
+    ``out`` is a new ``.parquet`` file or directory. The returned notes say what the recording
     lacks and what to do. The other arguments are for tables, not for agent runs.
 
     ``columns`` maps roles to the file's columns: names of the schema, ``passage_ids``, ``passage_titles``,
@@ -242,12 +368,12 @@ def import_traces(
     in a cell. ``score_range`` is what the worst and the best score are; they become 0 and 1.
     ``skip_invalid`` drops questions that lack a round or have an invalid cell, with a note.
     """
-    kind = FORMATS.get(format)
-    if kind is None:
+    if format is not None and format not in FORMATS:
         raise UsageError(
             f"no format {format!r}; allowed: {', '.join(FORMATS)}{did_you_mean(format, FORMATS)}"
         )
-    if columns and format != "columns":
+    stated = "columns" if columns and format is None else format
+    if columns and stated != "columns":
         raise UsageError(f"the columns of {format} are known; --columns goes with --format columns")
     check_roles(columns or {}, ROLES, free=SIGNAL)
     if rounds_from not in (None, 0, 1) or duplicates not in ("refuse", "first", "last"):
@@ -264,19 +390,23 @@ def import_traces(
         score_range=score_range,
         skip_invalid=skip_invalid,
     )
-    if format not in _TABLES and layout != Layout(columns=layout.columns):
-        raise UsageError(
-            f"the rounds of {format} are known; --rounds-from, --duplicates, --answers-in-every-round, "
-            "--separator, --score-range and --skip-invalid go with --format columns"
-        )
     paths = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
+    if stated is None:
+        paths = [one for path in paths for one in (_inside(path) if path.is_dir() else [path])]
     if not paths:
         raise UsageError("no file to import; name at least one")
+    named = {path: stated or recognized(path) for path in paths}
+    runs = [name for name in named.values() if name not in _TABLES]
+    if runs and layout != Layout(columns=layout.columns):
+        raise UsageError(
+            f"the rounds of {runs[0]} are known; --rounds-from, --duplicates, --answers-in-every-round, "
+            "--separator, --score-range and --skip-invalid go with --format columns"
+        )
     check_free(Path(out))
     records: dict[str, QuestionRecord] = {}
     sources: dict[str, Path] = {}
     for path in paths:
-        for record in _read(path, kind, layout):
+        for record in _read(path, FORMATS[named[path]], layout):
             name = record.question.id
             if name in records:
                 raise DataError(
@@ -287,7 +417,7 @@ def import_traces(
             records[name] = record
             sources[name] = path
     came_from = {
-        "format": format,
+        "format": ", ".join(dict.fromkeys(named.values())),
         "files": [
             {"file": path.name, **({} if path.is_dir() else {"sha256": sha256_of(path)})}
             for path in paths
@@ -299,7 +429,9 @@ def import_traces(
     }
     write_new(records.values(), Path(out), {"imported": came_from})
     splits = Counter(r.question.split for r in records.values() if r.question.split is not None)
-    notes = [kind.note] if kind.note else []
+    kinds = dict.fromkeys(named.values())
+    notes = [] if stated else [_believed(named, name) for name in kinds]
+    notes += dict.fromkeys(FORMATS[name].note for name in kinds if FORMATS[name].note)
     return Written(
         out=str(out),
         questions=len(records),
@@ -309,9 +441,20 @@ def import_traces(
     )
 
 
-def _read(path: Path, kind: Format, layout: Layout) -> tuple[QuestionRecord, ...]:
+def _inside(folder: Path) -> list[Path]:
+    inner = (path for path in folder.rglob("*") if path.is_file() and path.name[0] != ".")
+    return sorted(inner)
+
+
+def _believed(named: Mapping[Path, str], name: str) -> str:
+    mine = [path for path, one in named.items() if one == name]
+    more = f" and {counted(len(mine) - 1, 'file')} more" if len(mine) > 1 else ""
+    return f"{mine[0]}{more}: {FORMATS[name].called} (--format {name})"
+
+
+def _read(path: Path, kind: Format, layout: Layout) -> Iterator[QuestionRecord]:
     try:
-        return kind.read(path, layout)
+        yield from kind.read(path, layout)
     except DataError as error:
         whole = error.row is None and error.column is None
         raise DataError(

@@ -16,6 +16,7 @@ from typing import Any
 
 from suffice.contracts import strict_json
 from suffice.datasets.files import Row, json_documents, text_id
+from suffice.datasets.pairing import paired
 from suffice.errors import DataError
 from suffice.trace.rounds.records import (
     Passage,
@@ -367,12 +368,17 @@ def _answer(step: Row) -> str:
 def _parts(step: Row) -> Iterator[Step]:
     if step.values.get("llm_call_count") != 0:
         yield _call(step)
-    tools = {str(tool.get("tool_call_id")): tool for tool in children(step.values, "tool_calls")}
-    by_call: dict[str, list[dict[str, Any]]] = {}
-    for number, result in enumerate(children(child(step.values, "observation"), "results")):
-        by_call.setdefault(str(result.get("source_call_id") or number), []).append(result)
+    tools = children(step.values, "tool_calls")
+    told = children(child(step.values, "observation"), "results")
+    places = paired(
+        [(tool.get("tool_call_id"), None) for tool in tools],
+        [(result.get("source_call_id"), None) for result in told],
+    )
+    by_call: dict[int, list[dict[str, Any]]] = {}
+    for number, (place, result) in enumerate(zip(places, told, strict=True)):
+        by_call.setdefault(-1 - number if place is None else place, []).append(result)
     for number, (call, results) in enumerate(by_call.items()):
-        tool = tools.get(call, {})
+        tool = tools[call] if call >= 0 else {}
         if tool.get("function_name") not in ANSWERING:
             yield Search(
                 query=query_of(tool.get("arguments")),

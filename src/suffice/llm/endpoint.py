@@ -31,17 +31,8 @@ from suffice.errors import (
     without_keys,
 )
 from suffice.foreign import is_here
-from suffice.llm.wire import (
-    Api,
-    BrokenReply,
-    Closable,
-    EventReply,
-    NoReply,
-    excerpt,
-    joined_events,
-    late,
-    translate,
-)
+from suffice.llm.replies import EventReply, are_events, joined_events
+from suffice.llm.wire import Api, BrokenReply, Closable, NoReply, excerpt, late, translate
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,7 +47,6 @@ _NO_KEY = "none"  # local servers ask for a key and read none
 _RETRIES_OF_NOBODY = 4  # of a server that never answered, once ten first pauses have passed
 _LONGEST_PAUSE_S = 8.0  # of those that are ours
 _LOGGING_URLS = ("httpx", "httpx2")
-_OF_EVENTS = (b"data:", b"event:", b":")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,7 +251,7 @@ class Endpoint:
     def _enough(self, state: Any) -> bool:
         """Say whether all attempts are used; fewer are allowed before any answer, for a wrong URL."""
         retries = self._settings.max_retries
-        if state.outcome.exception().pause_s > seconds_left():
+        if max(state.upcoming_sleep, state.outcome.exception().pause_s) > seconds_left():
             return True  # nobody waits for so long
         if state.outcome.exception().nobody and self.tally.calls == self.tally.failed:
             soon = state.seconds_since_start < 10 * self._settings.first_pause_s
@@ -273,7 +263,10 @@ class Endpoint:
             events.begin()
         client = self._clients.setdefault(os.getpid(), Once(self._new_client))()
         cut, loop = _Cut(), _loop()
-        under_way = asyncio.run_coroutine_threadsafe(self._content(send(client), events, cut), loop)
+        under_way = asyncio.run_coroutine_threadsafe(
+            self._content(send(client), events, cut, min(self._settings.timeout_s, seconds_left())),
+            loop,
+        )
         try:
             with may_be_cut(partial(loop.call_soon_threadsafe, cut)):
                 content = under_way.result()
@@ -285,7 +278,7 @@ class Endpoint:
         except KeyboardInterrupt:
             loop.call_soon_threadsafe(cut)
             raise
-        if events is not None and content.lstrip().startswith(_OF_EVENTS):
+        if are_events(content):
             return joined_events(content, self.url)
         try:
             reply: object = json.loads(content)
@@ -299,10 +292,14 @@ class Endpoint:
         return reply
 
     async def _content(
-        self, opening: AbstractAsyncContextManager[Any], events: EventReply | None, cut: _Cut
+        self,
+        opening: AbstractAsyncContextManager[Any],
+        events: EventReply | None,
+        cut: _Cut,
+        limit_s: float,
     ) -> bytes:
         most, content = self._settings.max_reply_bytes, bytearray()
-        with self._anyio.fail_after(self._settings.timeout_s) as scope:
+        with self._anyio.fail_after(limit_s) as scope:
             cut.ends(scope)
             async with opening as response:
                 async for chunk in response.iter_bytes():
@@ -314,6 +311,8 @@ class Endpoint:
                         )
                     if events is not None:
                         events.feed(without_keys(chunk))
+                if events is not None:
+                    events.feed(b"", end=True)
         return without_keys(bytes(content))
 
 

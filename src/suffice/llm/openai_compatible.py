@@ -14,13 +14,12 @@ from suffice.concurrency import CallTally, as_here
 from suffice.contracts import Completion, Generation, GenerationRequest, Message
 from suffice.errors import UsageError
 from suffice.llm.endpoint import Endpoint, OpenAISettings, Send
+from suffice.llm.replies import EventReply, UntrustedEvents, parse_completions
 from suffice.llm.wire import (
     BrokenReply,
     Closable,
-    EventReply,
     NullReply,
     check_request,
-    parse_completions,
     request_body,
     schema_text,
 )
@@ -183,6 +182,11 @@ class OpenAICompatibleModel(Closable):
             completions, cost = self._server.ask(
                 self._sending(body), read, model=self.name, events=events
             )
+        except UntrustedEvents:
+            if events is None:
+                raise
+            learnt.no_stream = True  # plainly asked it may give the whole text
+            return self._ask(request, form)
         except UsageError as error:
             if getattr(error.__cause__, "status_code", None) not in _NOT_SO:
                 raise

@@ -1,4 +1,4 @@
-"""The OpenAI wire format: requests as JSON, replies as records, no network."""
+"""The OpenAI wire format: requests, failures, counts and tokens, no network."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 import math
 import reprlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal, Self
 
 from suffice._optional import require
-from suffice.contracts import MAX_REPLY_LETTERS, Completion, GenerationRequest, whole_text
+from suffice.contracts import GenerationRequest
 from suffice.errors import BackendError, SufficeError, UsageError, struck
 from suffice.trace.rounds.records import Token, TopToken
 
@@ -165,7 +165,6 @@ def _message(error: Any) -> str:
 
 Api = Literal["chat", "completion"]
 MAX_TOP_LOGPROBS = 20
-_SPENT = ("length", "content_filter", "tool_calls")  # why a model may end without a word
 # llama.cpp's guided grammars read it; small models, free to put white space anywhere, put it there
 # until max_tokens
 ONE_LINE = {
@@ -260,114 +259,6 @@ def request_body(request: GenerationRequest) -> dict[str, Any]:
     return body
 
 
-def parse_completions(
-    payload: object, *, top_logprobs: int, source: str, null_is_empty: bool = True
-) -> tuple[Completion, ...]:
-    """Return the texts of a reply, with their tokens if the reply has them.
-
-    It reads ``logprobs.content[]`` (chat, and completions of llama.cpp) and the older
-    ``tokens / token_logprobs / top_logprobs``. A token without a log-probability makes the tokens of
-    its text unknown.
-    """
-    choices = payload.get("choices") if isinstance(payload, Mapping) else None
-    if not isinstance(choices, list) or not all(isinstance(c, Mapping) for c in choices):
-        raise BrokenReply(
-            f"{source} sent a reply without a list of choices: {excerpt(payload)}. "
-            "Check that the URL is that of an OpenAI-compatible interface (it often ends in /v1)"
-        )
-    nulls = [_text(c) is None and c.get("finish_reason") not in _SPENT for c in choices]
-    if not null_is_empty and any(nulls):
-        raise NullReply(f"{source} sent null instead of a text: {excerpt(payload)}")
-    ordered = sorted(choices, key=_index)
-    return tuple(_completion(choice, top_logprobs, source) for choice in ordered)
-
-
-# --- replies that come as events -----------------------------------------------------------------
-class EventReply:
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self._tell = tell
-        self._line, self._half, self._left = b"", "", MAX_REPLY_LETTERS
-        self._began = self._silent = False
-
-    def begin(self) -> None:
-        """Begin a request; after a retry, the pieces passed on stay and no more follow."""
-        self._line, self._half, self._silent = b"", "", self._began
-
-    def feed(self, chunk: bytes) -> None:
-        if self._silent:
-            return
-        *lines, self._line = (self._line + chunk).split(b"\n")
-        for line in lines:
-            event = _event(line)
-            for choice in () if event is None else _choices(event):
-                piece = self._half + _piece(choice)
-                # the other half of a surrogate pair may come with the next piece
-                self._half = piece[-1:] if "\ud800" <= piece[-1:] <= "\udbff" else ""
-                piece = whole_text(piece.removesuffix(self._half))[: self._left]
-                if piece:
-                    self._began = True
-                    self._left -= len(piece)
-                    self._tell(piece)
-
-
-def joined_events(content: bytes, source: str) -> object:
-    text, finish, usage = [], None, None
-    further: dict[str, Any] = {}
-    logprobs: dict[str, list[Any]] = {}
-    for event in map(_event, content.split(b"\n")):
-        if event is None:
-            continue
-        if "error" in event:
-            raise BrokenReply(f"{source} broke off its reply: {excerpt(event['error'])}")
-        usage = event.get("usage") or usage
-        if "timings" in event:
-            further["timings"] = event["timings"]
-        for choice in _choices(event):
-            text.append(_piece(choice))
-            finish = choice.get("finish_reason") or finish
-            held = choice.get("logprobs")
-            for name, values in held.items() if isinstance(held, Mapping) else ():
-                if isinstance(values, list):
-                    logprobs.setdefault(name, []).extend(values)
-    if finish is None:
-        raise BrokenReply(f"{source} broke off its reply after {len(''.join(text))} letters")
-    tokens = logprobs.get("content", [])
-    # of a stop llama.cpp tells the token, without its text; a reply in one piece leaves it out
-    while tokens and isinstance(tokens[-1], Mapping) and tokens[-1].get("token") == "":
-        tokens.pop()
-    choice = {
-        "index": 0,
-        "message": {"content": "".join(text)},
-        "logprobs": logprobs or None,
-        "finish_reason": finish,
-    }
-    return {"choices": [choice], "usage": usage, **further}
-
-
-def _event(line: bytes) -> Mapping[str, Any] | None:
-    name, _, value = line.strip().partition(b":")
-    if name != b"data":
-        return None
-    try:
-        document = json.loads(value)
-    except (ValueError, RecursionError):  # [DONE], or broken: then its end is missing
-        return None
-    return document if isinstance(document, Mapping) else None
-
-
-def _choices(event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    choices = event.get("choices")
-    if not isinstance(choices, list):
-        return []
-    return [choice for choice in choices if isinstance(choice, Mapping) and not _index(choice)]
-
-
-def _piece(choice: Mapping[str, Any]) -> str:
-    delta = choice.get("delta")
-    text = delta.get("content") if isinstance(delta, Mapping) else choice.get("text")
-    return text if isinstance(text, str) else ""
-
-
 def _as_dict(value: object) -> dict[str, Any]:
     if isinstance(value, Mapping):
         return dict(value)
@@ -381,28 +272,6 @@ def excerpt(value: object) -> str:
     short.maxstring = short.maxlong = short.maxother = 80
     text = short.repr(value)
     return text if len(text) <= 200 else f"{text[:200]}..."
-
-
-def _text(choice: Mapping[str, Any]) -> Any:
-    message = choice.get("message")
-    return message.get("content") if isinstance(message, Mapping) else choice.get("text")
-
-
-def _index(choice: Mapping[str, Any]) -> int:
-    index = choice.get("index")
-    return index if isinstance(index, int) else 0
-
-
-def _completion(choice: Mapping[str, Any], top_logprobs: int, source: str) -> Completion:
-    text = _text(choice)
-    if text is not None and not isinstance(text, str):
-        raise BrokenReply(f"{source} sent a choice whose text is no string: {excerpt(choice)}")
-    reason = choice.get("finish_reason")
-    return Completion(
-        text=text or "",
-        tokens=tokens_of(choice.get("logprobs"), top_logprobs, source),
-        finish_reason=reason if isinstance(reason, str) else None,
-    )
 
 
 def tokens_of(logprobs: object, top_logprobs: int, source: str) -> tuple[Token, ...] | None:

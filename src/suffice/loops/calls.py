@@ -22,12 +22,21 @@ from suffice.loops.prompts import (
     render_prompt,
 )
 from suffice.options import Option, settings_of
+from suffice.reasoning import without_reasoning
 from suffice.scoring import answer_form
 from suffice.signals.model_confidence import MARKUP, labelled_span, span_behind
 from suffice.trace.rounds.records import Draft, LoopView, Passage, Round, Usage, known_sum
 
 _CONFIDENCE = re.compile(
     r"^(?:[ \t]*[-+>•#]+[ \t])?[ \t*_`]*Confidence[*_`]*:[\s*_`]*+(?P<value>[^\n]*)", re.MULTILINE
+)
+_LOOSE_CONFIDENCE = re.compile(
+    r"\bConfidence[*_`]*[ \t]*[:：][\s*_`]*+(?P<value>[^\n]*?)[)\]]?(?=[\s,;.*_]*Answer\b|$)",
+    re.MULTILINE | re.IGNORECASE,
+)
+_MAYBE_RATING = re.compile(
+    r"\.?[\s,;|/(\[*_`–—-]*(?:\bc(?:o(?:n(?:f(?:i(?:d(?:e(?:n(?:c(?:e[*_`]*[ \t]*)?)?)?)?)?)?)?)?)?)?\Z",
+    re.IGNORECASE,
 )
 _LONE_RATING = re.compile(r"([1-5])[\s*_`]*+\.?+[\s*_`]*+")
 _SIGNS = re.compile(rf"[{MARKUP}]+")
@@ -93,7 +102,7 @@ def greedy(
     model: ChatModel, prompt: Prompt, max_tokens: int, stop: tuple[str, ...]
 ) -> tuple[str, Usage]:
     reply = model.generate(GenerationRequest(prompt=prompt, max_tokens=max_tokens, stop=stop))
-    return reply.completions[0].text, usage_of(reply, calls=1)
+    return reply.completions[0].said, usage_of(reply, calls=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,11 +221,15 @@ class ParsedReply:
 def parse_reply(text: str) -> ParsedReply:
     """Parse a reply (METHODS 1; corrected).
 
-    The answer is the first line with more than markup after ``Answer:``; without that marker the reply's
-    first line, unless a line above it begins with ``Confidence:``. The confidence is a lone 1-5 after
-    ``Confidence:``; "10", "4/5" or words leave it undefined.
+    The answer is the first line with more than markup after ``Answer:``, up to a rating on the same line;
+    without that marker behind ``answer :`` in another spelling; without either the reply's first line, unless
+    a line above it begins with ``Confidence:``. Reasoning at the beginning is no part of the reply. The
+    confidence is a lone 1-5 after ``Confidence:``; "10", "4/5" or words leave it undefined.
     """
+    text = without_reasoning(text)
     rating = _CONFIDENCE.search(text)
+    if rating is None or not _LONE_RATING.fullmatch(rating.group("value")):
+        rating = _LOOSE_CONFIDENCE.search(text) or rating
     lone = _LONE_RATING.fullmatch(rating.group("value")) if rating else None
     answer, failure = _answer_line(text)
     return ParsedReply(
@@ -264,12 +277,14 @@ class ComingAnswer:
         if self._over:
             return ""
         self._text += piece
-        more = self._certain().removeprefix(self.told)
+        certain = self._certain()
+        more = certain[len(self.told) :] if certain.startswith(self.told) else ""
         self.told += more
         return more
 
     def _certain(self) -> str:
-        span = labelled_span(self._text)
+        # another spelling may give way to the marker, and a thought may hold it within a line
+        span = labelled_span(self._text, certain=True)
         if span is None:
             return ""
         line = self._text[span[0] :]
@@ -280,6 +295,8 @@ class ComingAnswer:
         # what follows may close a mark, or make it a list's sign or the line of the rating
         bare = said in "-+>•" or not said.strip("#") or "Confidence".startswith(said)
         held = bare or self._text[span[0] - 1] in MARKUP
+        # nor is the rating's word, as far as it came, with what parts it from the answer
+        said = _MAYBE_RATING.sub("", said, count=1)
         return "" if held else said
 
 
@@ -479,6 +496,6 @@ def put_alone(model: ChatModel, earlier: Sequence[Message], question: str) -> tu
             stop=("\n\n",) if chats else ("\n",),
         )
     )
-    first, _, _ = reply.completions[0].text.strip().partition("\n")
+    first, _, _ = reply.completions[0].said.strip().partition("\n")
     usage = replace(usage_of(reply, calls=1), latency_s=reply.latency_s)
     return first.removeprefix("Question:").strip() or question, usage

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from suffice.concurrency import Aside, Cut, awaited, may_be_cut
 from suffice.contracts import Decision, Message, Retriever
-from suffice.errors import InternalError, SufficeError, SufficeWarning
+from suffice.errors import BackendError, InternalError, SufficeError, SufficeWarning
 from suffice.live.answering import Answered, LiveLoop, NothingFound, Tokens
 from suffice.live.loop import Loop
 from suffice.live.observing import QuestionEnded, RoundEnded
@@ -71,6 +71,8 @@ class UnderWay:
         self._rounds: list[RoundEnded] = []
         self._here = asyncio.get_running_loop()
         self._until = self._here.time() + self.service.limits.seconds
+        # a model that fails ends before, so that an answer at hand can still be told
+        self._ending = self._until - min(1.0, self.service.limits.seconds / 10)
         self._told: asyncio.Queue[Told | Refusal] = asyncio.Queue()
         self._ended = False
         self._entering: asyncio.Task[None] | None = None
@@ -179,7 +181,9 @@ class UnderWay:
             told = Refusal(HUNG_UP, self._why)
         except Exception as error:  # noqa: BLE001
             self._end(None, "error" if self.watched.rounds else "refused", str(error))
-            if isinstance(error, SufficeError) and not isinstance(error, _NOT_BEHIND):
+            if isinstance(error, BackendError) and self._here.time() >= self._ending:
+                told = self._too_late()
+            elif isinstance(error, SufficeError) and not isinstance(error, _NOT_BEHIND):
                 told = failed_behind(error, f"question {self.trace_id}")
             else:
                 told = refusal_of(error)
@@ -199,7 +203,7 @@ class UnderWay:
         if watched.done:
             self._end(None, "refused", watched.reason)
             return too_many(watched.reason, "budget_spent", wait_s=60.0)
-        with may_be_cut(), awaited(self._until):
+        with may_be_cut(), awaited(self._ending):
             answered = live.answer(
                 self.asked,
                 self if self.streams else self.retriever,

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.contracts import Absence
+from suffice.reasoning import said_span
 from suffice.scoring import answer_form
 from suffice.signals.answer_stability import forms
 from suffice.signals.columns.arrays import NONE, Ragged, by_length, ranges, segment_means
@@ -33,14 +34,28 @@ MARKUP = "*_`"
 LABEL = r"(?:Answer|answer is)[*_`]*:"
 """What answers stand behind in a reply, unless the round says where they start."""
 _LABEL = re.compile(LABEL)
+_OTHER_LABEL = re.compile(r"\b(?:Answer|answer is)[*_`]*[ \t]*[:：]", re.IGNORECASE)
+_CERTAIN_LABEL = re.compile(rf"^[ \t*_`>•#+-]*{LABEL}", re.MULTILINE)
 _BEFORE = re.compile(r"(?:\n[ \t]*(?:[-+>•]|#+)[ \t]|[\s*_`])*+")
 _RATING = re.compile(r"Confidence[*_`]*(?::|\Z)")
+_RATING_BEHIND = re.compile(
+    r"(?P<stop>(?<=[^\W\d_]{3})\.)?[\s,;|/(\[*_`–—-]+Confidence[*_`]*[ \t]*[:：][\s*_`]*(?=\d|\Z)",
+    re.IGNORECASE,
+)
 
 
-def labelled_span(text: str) -> tuple[int, int] | None:
-    """Return where the answer stands behind the first ``Answer:``; ``None`` without that label."""
-    label = _LABEL.search(text)
-    return span_behind(text, label.end()) if label else None
+def labelled_span(text: str, *, certain: bool = False) -> tuple[int, int] | None:
+    """Return where the answer stands behind the first ``Answer:``; ``None`` without that label.
+
+    It is looked for behind the reply's reasoning. ``certain``: only what no later text can change.
+    """
+    start, stop = said_span(text)
+    labels = (_CERTAIN_LABEL,) if certain else (_LABEL, _OTHER_LABEL)
+    label = next(filter(None, (label.search(text, start, stop) for label in labels)), None)
+    if label is None or (certain and _LABEL.search(text, start, label.end() - 1)):
+        return None
+    begins, ends = span_behind(text, label.end())
+    return min(begins, stop), min(ends, stop)
 
 
 def span_behind(text: str, place: int) -> tuple[int, int]:
@@ -49,7 +64,10 @@ def span_behind(text: str, place: int) -> tuple[int, int]:
     start = behind.end() if behind else place
     if "\n" in text[place:start] and _RATING.match(text, start):
         return start, start
-    return start, start + len(text[start:].partition("\n")[0].rstrip(BLANKS + MARKUP))
+    line = text[start:].partition("\n")[0]
+    if rating := _RATING_BEHIND.search(line):
+        line = line[: rating.start()]
+    return start, start + len(line.rstrip(BLANKS + MARKUP))
 
 
 def answer_span(text: str, place: int | None, form: str) -> tuple[int, int] | None:
@@ -58,10 +76,12 @@ def answer_span(text: str, place: int | None, form: str) -> tuple[int, int] | No
         return span_behind(text, place)
     if (labelled := labelled_span(text)) is not None:
         return labelled
-    if not form or form != answer_form(text):
+    begins, ends = said_span(text)
+    said = text[begins:ends]
+    if not form or form != answer_form(said):
         return None
-    start = len(text) - len(text.lstrip(BLANKS + MARKUP))
-    return start, max(start, len(text.rstrip(BLANKS + MARKUP)))
+    start = ends - len(said.lstrip(BLANKS + MARKUP))
+    return start, max(start, begins + len(said.rstrip(BLANKS + MARKUP)))
 
 
 def verbalized_confidence(rounds: RoundColumns) -> Array:

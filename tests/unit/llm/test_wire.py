@@ -8,7 +8,8 @@ import pytest
 
 from suffice.contracts import MAX_REPLY_LETTERS, Completion, GenerationRequest, Message
 from suffice.errors import BackendError, UsageError
-from suffice.llm.wire import EventReply, check_request, joined_events, parse_completions
+from suffice.llm.replies import EventReply, joined_events, parse_completions
+from suffice.llm.wire import check_request
 from suffice.trace.rounds.records import Token, TopToken
 
 

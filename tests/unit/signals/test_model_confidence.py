@@ -58,7 +58,7 @@ def assert_answer(
         (["Confidence: 4", "\n", "Answer", ":", " A"], [" A"]),
         (["Answer", ":", "\n", "Paris"], ["Paris"]),
         (["Answer", ":", "  ", "\n", "Confidence: 5"], []),
-        (["answer", ":", " Paris"], []),
+        (["answer", ":", " Paris"], [" Paris"]),
         (["Paris", "\n"], []),
         ([], []),
     ],

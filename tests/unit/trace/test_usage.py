@@ -57,8 +57,12 @@ def server() -> Iterator[Server]:
     running.close()
 
 
+def _is_whole(shape: Any) -> bool:
+    return "whole" in shape.values[0]
+
+
 @pytest.mark.filterwarnings("ignore::suffice.errors.SufficeWarning")
-@pytest.mark.parametrize("shape", [shape for shape in SHAPES if "whole" not in shape.values[0]])
+@pytest.mark.parametrize("shape", [shape for shape in SHAPES if not _is_whole(shape)])
 def test_a_shape_counts_alike_from_the_wire_and_in_a_live_loop(
     server: Server, shape: dict[str, Any]
 ) -> None:

@@ -307,16 +307,17 @@ def redact(
 def take(
     files: Annotated[
         tuple[str, ...],
-        Option(positional=True, repeats=True, metavar="FILE", help="files in this format"),
+        Option(positional=True, repeats=True, metavar="FILE", help="files, or folders of them"),
     ],
     *,
     format: Annotated[  # noqa: A002 - the option's name
-        str,
+        str | None,
         Option(
             choices=tuple(FORMATS),
-            help="; ".join(f"{name}: {kind.meaning}" for name, kind in FORMATS.items()),
+            help="; ".join(f"{name}: {kind.meaning}" for name, kind in FORMATS.items())
+            + " (default: what each file looks like)",
         ),
-    ],
+    ] = None,
     columns: Annotated[
         Mapping[str, str] | None,
         Option(

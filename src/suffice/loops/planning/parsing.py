@@ -14,6 +14,7 @@ import json_repair
 
 from suffice.contracts import MAX_REPLY_LETTERS, ChatModel, whole_text
 from suffice.loops.prompts import Prompt, continued, few_shot
+from suffice.reasoning import without_reasoning
 from suffice.signals.evidence import one_line
 from suffice.trace.plan_traces import ConstraintDecision, PlanTask
 from suffice.trace.rounds.records import Passage
@@ -108,7 +109,7 @@ def parse_plan(text: str) -> ParsedPlan:
     perhaps cut or of broken JSON. ``salvaged``: the reply holds no object, but numbered steps.
     """
     text = _clean(text[:MAX_REPLY_LETTERS])
-    said = _without_thought(text)
+    said = without_reasoning(text)
     if not said.strip():
         return ParsedPlan(plan="", failure="empty reply")
     without: ParsedPlan | None = None
@@ -127,7 +128,7 @@ def parse_plan(text: str) -> ParsedPlan:
 
 def parse_candidate(text: str) -> str:
     """Parse the one next step of a free reply: its first line with words; empty: there is none."""
-    text = _without_thought(_clean(text[:MAX_REPLY_LETTERS]))
+    text = without_reasoning(_clean(text[:MAX_REPLY_LETTERS]))
     if _JSON.match(text):
         said = (value for found, _ in _objects(text) for value in found.values())
         return _bare_line(_clean(next((value for value in said if isinstance(value, str)), "")))
@@ -140,7 +141,7 @@ def parse_candidate(text: str) -> str:
 
 def parse_yes_no(text: str) -> bool | None:
     """Parse a verdict: the reply's first word, else the only one of the two words; else ``None``."""
-    text = _without_thought(text[:MAX_REPLY_LETTERS])
+    text = without_reasoning(text[:MAX_REPLY_LETTERS])
     start = _VERDICT.match(text)
     if start:
         return start["word"].lower() in ("yes", "true", "y")
@@ -210,12 +211,6 @@ def _decision(value: object) -> ConstraintDecision | None:
 def _clean(text: str) -> str:
     """Remove what no text file can hold: half a surrogate pair, and NUL."""
     return whole_text(text).replace("\0", "")
-
-
-def _without_thought(text: str) -> str:
-    _, closed, rest = text.rpartition("</think>")
-    # thoughts that never end are cut by the length limit: nothing was said yet
-    return rest if closed else text.partition("<think>")[0]
 
 
 def numbered_steps(text: str) -> tuple[str, ...]:

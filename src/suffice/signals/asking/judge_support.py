@@ -170,7 +170,7 @@ def judge_support(view: LoopView, model: ChatModel) -> Rating:
             stop=("\n",) if model.api == "completion" else (),
         )
     )
-    text = reply.completions[0].text
+    text = reply.completions[0].said
     value = parse_rating(text)
     usage = Usage(
         judge_calls=1,

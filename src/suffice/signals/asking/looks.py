@@ -216,7 +216,7 @@ def _spent(replies: Sequence[Generation]) -> dict[str, int | float | None]:
 def _words(reply: Generation, model: ChatModel, *, sampled: bool) -> Mapping[str, float]:
     weights: defaultdict[str, float] = defaultdict(float)
     for completion in reply.completions:
-        first = [(word, 1.0) for word in completion.text.split()[:1]]
+        first = [(word, 1.0) for word in completion.said.split()[:1]]
         for word, weight in first if sampled else _first_token(completion, model):
             weights[word.strip(" .,!*\"'\n").casefold()] += weight
     return weights

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -291,7 +292,6 @@ BAD_SPANS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda it: spans_of(it).append({**spans_of(it)[0], "name": "else"}), "twice"),
     (lambda it: spans_of(it)[0].update(startTimeUnixNano="soon"), "nanoseconds"),
     (lambda it: spans_of(it)[0].pop("spanId"), "without"),
-    (_attribute("gen_ai.usage.input_tokens", {"intValue": "-5"}), "gen_ai.usage.input_tokens"),
     (_attribute("gen_ai.retrieval.documents", {"stringValue": "d1"}), "gen_ai.retrieval.documents"),
     (_attribute("gen_ai.input.messages", _nested(40)), "attribute"),
     (_attribute("gen_ai.input.messages", {"arrayValue": {"values": 3}}), "found 3"),
@@ -390,12 +390,6 @@ BAD_LOGS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda it: it.update(id=None), "column id"),
     (lambda it: it.update(started_at="noon"), "column started_at"),
     (lambda it: it.update(target={"a": 1}), "column target"),
-    (
-        lambda it: [
-            e["output"]["usage"].update(input_tokens=-1) for e in it["events"] if "output" in e
-        ],
-        "column usage.input_tokens",
-    ),
 ]
 
 
@@ -428,3 +422,61 @@ def test_zips_that_are_no_logs_or_say_what_is_not_so_are_refused(tmp_path: Path)
         imported(HERE / "atif.json", "inspect", tmp_path)
     with pytest.raises(DataError, match="holds no sample"):
         imported(log_of(tmp_path), "inspect", tmp_path)
+
+
+def _told(name: str, at: int, parent: str = "top", **held: Any) -> dict[str, Any]:
+    span = of_a_client(name, at, "UNKNOWN")
+    return {**span, "parent_id": parent, "attributes": held}
+
+
+def _usage(prompt: int) -> dict[str, int]:
+    return {"gen_ai.usage.input_tokens": prompt, "gen_ai.usage.output_tokens": 1}
+
+
+MODEL = {"gen_ai.request.model": "m"}
+AROUND: list[tuple[list[dict[str, Any]], tuple[int, int | None, str]]] = [
+    ([_told("invoke_model", 1, **_usage(7))], (1, 7, "")),
+    ([_told("responses", 1, **MODEL)], (1, None, "")),
+    ([_told("responses", 1, **_usage(7)), _told("raw", 2, "responses", **MODEL)], (1, 7, "1 span")),
+    (
+        [_told("wrapper", 1, **_usage(7)), _told("raw", 2, "wrapper", **_usage(7))],
+        (1, 7, "1 of wrapper"),
+    ),
+    (
+        [
+            _told("wrapper", 1, **_usage(9)),
+            _told("a", 2, "wrapper", **_usage(4)),
+            _told("b", 3, "wrapper", **_usage(5)),
+        ],
+        (2, 9, "1 of wrapper"),
+    ),
+    ([_told("openai.embeddings", 1, **MODEL, **_usage(7))], (0, None, "1 of openai.embeddings")),
+    ([_told("rerank", 1, **_usage(7)), _told("a", 2, **_usage(4))], (1, 4, "1 of rerank")),
+    ([_told("setup", 1, **{"db.system": "x"})], (0, None, "")),
+]
+
+
+@pytest.mark.parametrize(("inner", "expected"), AROUND)
+def test_the_innermost_spans_that_tell_usage_are_calls(
+    inner: list[dict[str, Any]], expected: tuple[int, int | None, str], tmp_path: Path
+) -> None:
+    top = of_a_client("top", 0, "AGENT")
+    top["attributes"] |= _usage(999) if expected[0] else {}  # it repeats the sum
+    path = tmp_path / "spans.json"
+    path.write_text(json.dumps([top, *inner]))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        (record,) = imported(path, "otlp", tmp_path)
+    usage = record.rounds[0].usage
+    assert (usage.llm_calls, usage.prompt_tokens) == expected[:2]
+    said = [str(w.message) for w in told if "left out" in str(w.message)]
+    assert len(said) == bool(expected[2])
+    assert expected[2] in "".join(said)
+
+
+def test_a_trace_with_ids_of_its_observations_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"id": "t", "observations": ["o1", "o2"]}))
+    with pytest.raises(DataError) as caught:
+        imported(path, "langfuse", tmp_path)
+    assert caught.value.column == "observations"

@@ -99,7 +99,7 @@ def reply(answer: str, confidence: float | None = None, failure: str | None = No
         # no marker: the first line
         ("Oslo", reply("Oslo")),
         ("\n\n Oslo \nBergen", reply("Oslo")),
-        ("answer: Oslo", reply("answer: Oslo")),
+        ("answer: Oslo", reply("Oslo")),
         # nothing to take
         ("", reply("", None, "empty reply")),
         ("Answer:", reply("", None, "empty answer line")),
