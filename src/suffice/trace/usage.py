@@ -64,8 +64,8 @@ def read_counts(reported: object, *, whole: bool = False) -> Counts:
 
     It takes mappings and objects of clients, with the names of any known provider in any case. ``whole``:
     the prompt holds what caches gave and took, as in spans, where the names alone do not say so. A count that
-    is no whole number in [0, 10^9], or contradicts the others, is unknown. So are prompt and completion if
-    both are 0: clients fill them in where a server says nothing.
+    is no whole number in [0, 10^9], or contradicts the others, is unknown. So is a prompt of 0, with a
+    completion of 0: clients fill them in where a server says nothing.
     """
     told: dict[str, int] = {}
     with suppress(Exception):  # a stranger's object, inside a user's loop
