@@ -151,7 +151,7 @@ class Reply:
 
     def costs(self, seconds: float | None = None) -> dict[str, Any]:
         """Return the arguments of ``answered`` besides the text."""
-        usage, tokens = reported_usage(self.usage) if self.usage else Usage(llm_calls=1), None
+        usage, tokens = reported_usage({} if self.usage is None else self.usage), None
         with suppress(DataError):
             tokens = reported_tokens(self.logprobs)
         usage = usage if seconds is None else replace(usage, latency_s=seconds)
