@@ -410,7 +410,7 @@ def test_what_nobody_told_of_a_cache_stays_unknown(silent: str) -> None:
         look_prompt_tokens=1180,
         look_cached_tokens=1150,
     )
-    partly = replace(told, **{silent: None})  # type: ignore[arg-type]
+    partly = replace(told, **{silent: None})
     later = Usage(llm_calls=1, prompt_tokens=1151, cached_tokens=1150)
     assert getattr(own_turns(partly, later, answers=True), silent) is None
 
