@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -392,7 +393,7 @@ def import_traces(
     )
     paths = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
     if stated is None:
-        paths = [one for path in paths for one in (_inside(path) if path.is_dir() else [path])]
+        paths = [one for path in paths for one in (inside(path) if path.is_dir() else [path])]
     if not paths:
         raise UsageError("no file to import; name at least one")
     named = {path: stated or recognized(path) for path in paths}
@@ -441,9 +442,12 @@ def import_traces(
     )
 
 
-def _inside(folder: Path) -> list[Path]:
-    inner = (path for path in folder.rglob("*") if path.is_file() and path.name[0] != ".")
-    return sorted(inner)
+def inside(folder: Path, unread: Callable[[OSError], object] | None = None) -> Iterator[Path]:
+    """Yield the files in a folder and its folders, without hidden ones and links to folders."""
+    for root, folders, files in os.walk(folder, onerror=unread):
+        folders[:] = sorted(one for one in folders if not one.startswith("."))
+        paths = (Path(root, name) for name in sorted(files) if not name.startswith("."))
+        yield from (path for path in paths if path.is_file())  # no pipe, no device
 
 
 def _believed(named: Mapping[Path, str], name: str) -> str:
