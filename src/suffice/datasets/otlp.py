@@ -499,7 +499,8 @@ def _said(value: Any, roles: Sequence[str]) -> str | None:
             whole = loaded(value)
             inner = None if isinstance(whole, str) else _inner(whole, roles)
             if inner is None:
-                return value.strip() or None
+                others = any("role" in message for message in objects_in(whole))
+                return None if others else value.strip() or None
             value = inner
         elif (value := _inner(value, roles)) is None:
             return None
@@ -513,7 +514,8 @@ def _inner(value: Any, roles: Sequence[str]) -> Any:
         of_role = [m for m in messages if str(m.get("role", m.get("type", ""))).lower() in roles]
         unnamed = [m for m in messages if "role" not in m and "type" not in m]
         chosen = of_role or unnamed
-        return chosen[-1] if chosen else (text_of(value) or None)
+        parts = [item for item in value if not (isinstance(item, dict) and "role" in item)]
+        return chosen[-1] if chosen else (text_of(parts) or None)
     if not isinstance(value, dict):
         return None
     value = _unwrapped(value)
