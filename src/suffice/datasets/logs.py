@@ -9,6 +9,7 @@ from pathlib import Path
 
 from suffice.datasets.columns import Layout
 from suffice.datasets.recordings import FORMATS, inside, recognized
+from suffice.datasets.samples import sample
 from suffice.errors import DataError, UsageError, counted, unknown_name
 from suffice.trace.engines import Address, as_place
 from suffice.trace.rounds.reader import read_traces
@@ -94,14 +95,11 @@ def find_logs(places: Iterable[str | Path], format: str | None) -> tuple[list[Lo
 
 def _record_of(path: str, *, alone: bool) -> str | None:
     """Return the record that a file is, or, in a folder, belongs to."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     place = as_place(path)
     if isinstance(place, Address) or (path == EXAMPLE.stem and not place.exists()):
         return path
-    with suppress(pa.ArrowException):
-        if place.suffix == ".parquet" and {*pq.read_schema(place).names} >= _NEEDED:
+    with suppress(DataError):
+        if place.suffix == ".parquet" and {*next(iter(sample(place)), ())} >= _NEEDED:
             return path if alone else str(place.parent)
     whole = alone or place.name != NAME  # a folder may hold a store, and what was exported of it
     return (path if whole else str(place.parent)) if place.suffix in SUFFIXES else None

@@ -32,7 +32,7 @@ def sample(path: Path) -> Sequence[Mapping[str, Any]]:
             if magic == b"PAR1":
                 import pyarrow.parquet as pq
 
-                return [dict.fromkeys(pq.read_schema(path).names)]
+                return [dict.fromkeys(pq.read_schema(stream).names)]
             if magic[:2] == b"PK":
                 with zipfile.ZipFile(path) as archive:
                     return [dict.fromkeys(archive.namelist()[:_MOST])]
