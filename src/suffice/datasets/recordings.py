@@ -476,8 +476,11 @@ def _named(given: Iterable[Path], stated: str | None) -> tuple[dict[Path, str], 
 
 
 def _inside(folder: Path) -> list[Path]:
-    inner = (path for path in folder.rglob("*") if path.is_file() and path.name[0] != ".")
-    return sorted(inner)
+    return sorted(
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and all(part[0] != "." for part in path.relative_to(folder).parts)
+    )
 
 
 def _believed(named: Mapping[Path, str], name: str) -> str:

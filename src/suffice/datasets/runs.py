@@ -184,8 +184,8 @@ def query_of(arguments: Any) -> str | None:
     """Return the query in a tool's arguments: an object, or its JSON text."""
     if isinstance(arguments, str):
         arguments = loaded(arguments)
-    if isinstance(arguments, str):
-        return arguments.strip() or None
+    if isinstance(arguments, str):  # broken JSON tells no query
+        return None if arguments.lstrip()[:1] == "{" else arguments.strip() or None
     if not isinstance(arguments, dict):
         return None
     texts = {name: value for name, value in arguments.items() if isinstance(value, str) and value}
