@@ -341,7 +341,7 @@ def codex(rows: Iterator[Row], left: Left) -> Iterator[QuestionRecord]:
                 yield Message("usage", counts=read_counts({"usage": info.get("last_token_usage")}))
             elif kind == "turn_aborted":
                 yield Message("user", ended="user")
-            elif row.values.get("type") in ("response_item", kind) and kind != "session_meta":
+            elif kind and row.values.get("type") in ("response_item", kind):
                 for message in _read(payload, row, left):
                     if message.role != "user" or not _NOT_ASKED.match(message.text):
                         yield message

@@ -289,7 +289,7 @@ FORMATS: Mapping[str, Format] = {
     "codex": _talks_of(
         "Codex rollout",
         "rollouts of the Codex CLI, JSON lines",
-        lambda row: row.get("type") in _ROLLOUT and "payload" in row,
+        lambda row: "record_type" in row or (row.get("type") in _ROLLOUT and "payload" in row),
         codex,
     ),
     "swe-agent": _talks_of(
