@@ -12,6 +12,7 @@ chosen policy live in your own loop::
             loop.observe(passages=[...], answer="...")
 
 ====================  ======================================================================
+look                  at logs without labels: costs, ends, repeats, what a cap would have saved
 read                  a record: questions and their rounds
 write                 the same to a file
 replay                every policy on a record, compared with paired intervals
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from suffice.interface import choose as choose
     from suffice.interface import diagnose as diagnose
     from suffice.interface import fit as fit
+    from suffice.interface import look as look
     from suffice.interface import read as read
     from suffice.interface import replay as replay
     from suffice.interface import search as search
@@ -84,7 +86,7 @@ _NAMES = {
     "contracts": "AnswerSet Decision",
     "costs.usage": "CostModel",
     "errors": "BackendError DataError StorageError SufficeError SufficeWarning UsageError",
-    "interface": "ask choose diagnose fit read replay search write",
+    "interface": "ask choose diagnose fit look read replay search write",
     "live.controller": "Controller",
     "live.loop": "Loop",
     "live.watch": "Watch",

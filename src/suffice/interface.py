@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from suffice.evaluation.choose.choice import Choice
     from suffice.evaluation.choose.search import SearchResult
     from suffice.evaluation.diagnose.diagnosis import Diagnosis
+    from suffice.evaluation.look import Look
     from suffice.evaluation.replay.named_policies import Wanted
     from suffice.evaluation.replay.results import ReplayResult
     from suffice.evaluation.settings import Correction, Family, Form, LossName
@@ -43,6 +44,43 @@ def _settings(kind: type[_Settings], stated: Mapping[str, Any]) -> _Settings:
         if value is not None:
             values[name] = value
     return kind(**values)
+
+
+def look(
+    *places: str | Path,
+    format: str | None = None,  # noqa: A002
+    texts: bool = False,
+) -> Look:
+    """Say what logs show without labels: costs, ends, repeated calls, and what a cap would have saved.
+
+    Parameters
+    ----------
+    places
+        Files and folders: logs that ``traces import`` reads, and records.
+    format
+        The format of every log, a name of ``suffice traces import``; ``None``: recognized file by file.
+    texts
+        Also name the calls that were repeated most.
+
+    Raises
+    ------
+    UsageError
+        If no place is named, or for an unknown format.
+    DataError
+        If there is no log, or none with a round. Logs that are read in part are counted in ``problems``.
+
+    Examples
+    --------
+    >>> import suffice
+    >>> found = suffice.look("example")
+    >>> found.runs, found.rounds, [cap.rounds for cap in found.caps]
+    (250, 1250, [4, 3])
+    """
+    from suffice.datasets.logs import find_logs
+    from suffice.evaluation.look import look_at
+
+    logs, notes = find_logs(places, format)
+    return look_at(logs, notes=notes, texts=texts)
 
 
 def read(*places: str | Path, skip_invalid: bool = False) -> TraceSet:

@@ -17,7 +17,17 @@ FILES = sorted(ROOT.rglob("*.py"))
 # --- the layout table -------------------------------------------------------------------------------
 # concurrency: one way to do work in threads, for signals that ask a model and for recorders alike
 BASE = frozenset(
-    {"_optional", "_version", "concurrency", "errors", "foreign", "options", "contracts", "scoring"}
+    {
+        "_optional",
+        "_version",
+        "concurrency",
+        "errors",
+        "foreign",
+        "options",
+        "contracts",
+        "reasoning",
+    }
+    | {"scoring"}
 )
 # what `suffice.NAME` stands for, gathered; nothing imports it
 FRONT = ("interface", "planning", "traces")

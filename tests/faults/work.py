@@ -72,6 +72,7 @@ READS: Mapping[str, str] = {
     "policies": "policies",
     "serve-check": "serve --check --llm scripted --corpus GIVEN/notes",
     "signals-list": "signals --list",
+    "look": f"look {_DRAWN} --json",
     "info": "traces info GIVEN/recorded",
     "monitor": "monitor GIVEN/sampled.parquet --policy GIVEN/micp.json",
     "prune": "traces prune GIVEN/live.db --keep-days 10000 --dry-run --json",

@@ -75,6 +75,14 @@ class AgentServer(Server):
         super().__init__(self._answer)
 
     stubborn = False
+    one_id: str | None = None
+    """Of all calls; ``None``: each has its own."""
+    named = ""
+    """The tool in all calls, also one that nobody has; empty: as asked."""
+    arguments: str | None = None
+    """Of all calls, where they are not made from the question."""
+    shape: Callable[[Body], Body] = staticmethod(lambda body: body)
+    """What another server makes of a reply, or of a piece of it."""
     beside = ""
     """What is written beside the calls."""
     last_tool = ""
@@ -96,11 +104,8 @@ class AgentServer(Server):
                 "index": 0, "message": message, "finish_reason": finish,
                 "logprobs": logprobs if body.get("logprobs") else None,
             }  # fmt: skip
-            return (
-                200,
-                {},
-                {**reply, "object": "chat.completion", "choices": [choice], "usage": usage},
-            )
+            whole = {**reply, "object": "chat.completion", "choices": [choice], "usage": usage}
+            return 200, {}, self.shape(whole)
         chunks = [
             {**reply, "object": "chat.completion.chunk", "choices": [choice]}
             for choice in _pieces(message, finish, logprobs if body.get("logprobs") else None)
@@ -109,7 +114,8 @@ class AgentServer(Server):
             chunks.append(
                 {**reply, "object": "chat.completion.chunk", "choices": [], "usage": usage}
             )
-        lines = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
+        pieces = (json.dumps(self.shape(chunk)) for chunk in chunks)
+        lines = "".join(f"data: {piece}\n\n" for piece in pieces) + "data: [DONE]\n\n"
         return 200, {"content-type": "text/event-stream"}, lines.encode()
 
     def _cached(self, body: Body) -> int:
@@ -142,6 +148,10 @@ class AgentServer(Server):
                 _call(f"call_{first + n}", wanted, {_argument(tools[wanted]): query})
                 for n, query in enumerate(queries, start=1)
             ]
+            for call in calls:
+                call["id"] = call["id"] if self.one_id is None else self.one_id
+                call["function"]["name"] = self.named or wanted
+                call["function"]["arguments"] = self.arguments or call["function"]["arguments"]
             text = self.beside or None
             return {"role": "assistant", "content": text, "tool_calls": calls}, None
         text = self.write(seen)
@@ -151,6 +161,54 @@ class AgentServer(Server):
             ]
             return {"role": "assistant", "content": None, "tool_calls": calls}, None
         return {"role": "assistant", "content": text}, _logprobs(text)
+
+
+def as_vllm(body: Body) -> Body:
+    """With reasoning apart, a reason to stop of its own, and null for all that it has not."""
+    usage = body.get("usage") and {**body["usage"], "prompt_tokens_details": None}
+    absent = ("refusal", "annotations", "audio", "function_call")
+    choices = [
+        {**_in_message(choice, **dict.fromkeys(absent), reasoning="Let me see.",
+                       reasoning_content="Let me see."), "stop_reason": None, "token_ids": None}
+        for choice in body["choices"]
+    ]  # fmt: skip
+    more = dict.fromkeys(("service_tier", "system_fingerprint", "prompt_logprobs"))
+    return {**body, **more, "choices": choices, "usage": usage}
+
+
+def as_ollama(body: Body) -> Body:
+    """With text beside all, calls whose index stands in whole replies too, and the plainest usage."""
+    choices = [_in_message(choice, reasoning="Let me see.") for choice in body["choices"]]
+    for choice in choices:
+        message = choice.get("message") or choice["delta"]
+        message["content"] = message.get("content") or ""
+        for place, call in enumerate(message.get("tool_calls") or ()):
+            call.setdefault("index", place)
+        choice.pop("logprobs", None)
+    made = {**body, "system_fingerprint": "fp_ollama", "choices": choices}
+    if body.get("usage"):
+        made["usage"] = {**body["usage"]}
+        del made["usage"]["prompt_tokens_details"]
+    return made
+
+
+def as_llama_cpp(body: Body) -> Body:
+    """With the server's own counts beside the usage, and a reply that only calls tools without text."""
+    choices = [_in_message(choice, reasoning_content="Let me see.") for choice in body["choices"]]
+    timings = {"cache_n": 5, "prompt_n": 7, "predicted_n": 4, "predicted_ms": 1.5}
+    return {**body, "system_fingerprint": "b11549", "timings": timings, "choices": choices}
+
+
+def as_silent(body: Body) -> Body:
+    """Without any count."""
+    return {**body, "usage": None}
+
+
+def _in_message(choice: Body, **more: Any) -> Body:
+    name = "message" if "message" in choice else "delta"
+    if "role" not in choice[name]:  # a later piece
+        return choice
+    return {**choice, name: {**choice[name], **more}}
 
 
 def _tools(body: Body) -> dict[str, Body]:

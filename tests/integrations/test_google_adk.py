@@ -139,6 +139,22 @@ def test_tools_that_do_not_retrieve_and_invocations_that_fail(
     }
 
 
+def test_a_tool_that_tells_an_error_brings_nothing(server: AgentServer, tmp_path: Path) -> None:
+    """As ADK itself does of a call without an argument that must be given."""
+
+    def told(query: str) -> dict[str, str]:
+        return {"status": "error", "error_message": "the index is closed"}
+
+    with suffice.Watch(record=tmp_path) as watch:
+        plugin = adapter.SufficePlugin(watch)
+        asyncio.run(ask(runner(server, plugin, told), "Told?"))
+        server.arguments = "{}"
+        asyncio.run(ask(runner(server, plugin, told), "Empty?"))
+    kept = records(tmp_path)
+    for name in ("Told?", "Empty?"):
+        assert {(held.passages, held.action) for held in kept[name].rounds} == {((), "told")}
+
+
 def test_logprobs_and_usage_of_google_are_read() -> None:
     candidate = types.LogprobsResultCandidate(token="Oslo", log_probability=-0.2)
     other_one = types.LogprobsResultCandidate(token="Bergen", log_probability=-1.8)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integrations.agent_server import AgentServer
+from tests.integrations.agent_server import AgentServer, agent_server
 from tests.integrations.watching import NEWS, QUESTION, Asked, Calling, Search, found
 
 import suffice
@@ -214,3 +214,19 @@ def test_the_system_prompt_is_recorded(server: AgentServer, tmp_path: Path) -> N
     with suffice.Watch(record=tmp_path) as watch:
         ask(agent_at(server, watch, system_prompt="Be brief."))
     assert suffice.read(tmp_path).origin.run["prompt"] == "Be brief."
+
+
+def test_a_tool_that_failed_counts_and_brings_nothing(tmp_path: Path) -> None:
+    """It raises, its arguments do not fit, or it is unknown."""
+
+    def broken(query: str) -> str:
+        """Search the notes."""
+        raise OSError("the index is closed")
+
+    for name, arguments in (("broken", None), ("broken", '{"words": 3}'), ("browse", None)):
+        folder = tmp_path / f"{name}{arguments is None}"
+        with agent_server(searches=1) as server, suffice.Watch(record=folder) as watch:
+            server.named, server.arguments = name, arguments
+            ask(agent_at(server, watch, tools=[tools.tool(broken)]))
+        rounds = only(folder).rounds
+        assert [(held.passages, held.action) for held in rounds] == [((), name)]

@@ -18,6 +18,7 @@ from tests.server import Server
 
 import suffice
 from suffice.integrations.langchain import SufficeMiddleware
+from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
 from suffice.trace.rounds.records import QuestionRecord
 
 agents = pytest.importorskip(
@@ -192,6 +193,44 @@ def test_only_the_tools_named_make_rounds_and_a_failed_call_brings_nothing(
         agent_of(server, SufficeMiddleware(watch), tools=[tool]).invoke({"messages": "Where?"})
     (record,) = records(tmp_path)
     assert {held.passages for held in record.rounds} == {()}
+
+
+def test_a_call_of_an_unknown_tool_counts_and_brings_nothing(tmp_path: Path) -> None:
+    """As one whose arguments do not fit its tool."""
+    for name, arguments in (("browse", None), ("search", '{"words": 3}')):
+        with (
+            agent_server(searches=1) as server,
+            suffice.Watch(None, record=tmp_path / name) as watch,
+        ):
+            server.named, server.arguments = name, arguments
+            agent_of(server, SufficeMiddleware(watch)).invoke({"messages": "Where?"})
+        (record,) = records(tmp_path / name)
+        assert [(held.passages, held.action) for held in record.rounds] == [((), name)]
+
+
+def test_llama_cpps_own_server_is_asked_and_its_tokens_are_known(tmp_path: Path) -> None:
+    """Its model calls no tools, so calls are put beside what it writes, whether asked for or not."""
+    pytest.importorskip("xllamacpp")
+    call = {"name": "search", "args": {"query": "Where? (1)"}, "id": "", "type": "tool_call"}
+
+    class Calling(openai.ChatOpenAI):  # type: ignore[misc, name-defined]
+        def _generate(self, *held: Any, **named: Any) -> Any:
+            made = super()._generate(*held, **named)
+            made.generations[0].message.tool_calls = [call]
+            return made
+
+    with (
+        EmbeddedModel.load(settings=EmbeddedSettings(replicas=1)) as served,
+        suffice.Watch("fixed-2", record=tmp_path, mode="live", max_rounds=4) as watch,
+    ):
+        model = Calling(base_url=served.base_url, api_key="none", model="any", max_tokens=6)
+        agent = agents.create_agent(model, [search_tool()], middleware=[SufficeMiddleware(watch)])
+        last = agent.invoke({"messages": "Where?"})
+    assert (said(last)["rounds"], said(last)["dropped_calls"]) == (2, 1)
+    (record,) = records(tmp_path)
+    for held in record.rounds:
+        assert 0 < (held.usage.completion_tokens or 0) <= 6 * (held.usage.llm_calls or 0)
+        assert 0 <= (held.usage.cached_tokens or 0) < (held.usage.prompt_tokens or 0)
 
 
 def test_a_run_that_fails_is_kept_as_failed(server: AgentServer, tmp_path: Path) -> None:

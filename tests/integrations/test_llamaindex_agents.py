@@ -262,3 +262,19 @@ def test_the_system_prompt_is_recorded(server: AgentServer, tmp_path: Path) -> N
     with suffice.Watch(record=tmp_path) as watch:
         ask(watched(agent_at(server, system_prompt="Be brief."), watch))
     assert suffice.read(tmp_path).origin.run["prompt"] == "Be brief."
+
+
+def test_a_tool_that_failed_counts_and_brings_nothing(tmp_path: Path) -> None:
+    """It raises, its arguments do not fit, or it is unknown."""
+
+    def broken(query: str) -> str:
+        """Search the notes."""
+        raise OSError("the index is closed")
+
+    for name, arguments in (("broken", None), ("broken", '{"words": 3}'), ("browse", None)):
+        folder = tmp_path / f"{name}{arguments is None}"
+        with agent_server(searches=1) as server, suffice.Watch(record=folder) as watch:
+            server.named, server.arguments = name, arguments
+            ask(watched(agent_at(server, broken), watch))
+        rounds = only(folder).rounds
+        assert [(held.passages, held.action) for held in rounds] == [((), name)]

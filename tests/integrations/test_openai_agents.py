@@ -56,6 +56,7 @@ def agent(server: AgentServer, **settings: Any) -> Any:
 class TestOpenAIAgents(InLoop):
     heading = "OpenAI Agents SDK"
     example = ("openai_agent.py", "URL", "scripted")
+    refused_ids = ("", "call_0")
 
     def agent(
         self, server: AgentServer, watch: Any, *, search: Search = found, probe: Any = False
@@ -149,6 +150,54 @@ def test_a_run_that_fails_is_kept(server: AgentServer, tmp_path: Path) -> None:
     assert len(kept) == 2
     ends = {(len(record.rounds), record.stopped_by) for record in kept.values()}
     assert ends == {(3, "error")}
+
+
+def failing(query: str) -> str:
+    """Search the notes."""
+    raise OSError("the index is closed")
+
+
+async def late(query: str) -> str:
+    """Search the notes."""
+    await asyncio.sleep(30)
+    return query
+
+
+@pytest.mark.parametrize(
+    ("tool", "settings", "arguments"),
+    [
+        (failing, {}, None),
+        (failing, {"failure_error_function": lambda _, error: f"It failed: {error}"}, None),
+        (late, {"timeout": 0.01}, None),
+        (late, {"timeout": 0.01, "timeout_error_function": lambda *_: "Too late."}, None),
+        (failing, {}, '{"query": "fou'),
+        (failing, {}, "[1]"),
+    ],
+)
+def test_a_call_that_failed_counts_and_its_message_is_no_passage(
+    tool: Any, settings: Any, arguments: str | None, server: AgentServer, tmp_path: Path
+) -> None:
+    server.arguments, server.searches = arguments, 2
+    made = function_tool(name_override="search", **settings)(tool)
+    with suffice.Watch(record=tmp_path) as watch:
+        SufficeRunner(watch).run_sync(agent(server, tools=[made]), QUESTION)
+    (record,) = records(tmp_path).values()
+    assert [(held.passages, held.action) for held in record.rounds] == [((), "search")] * 2
+
+
+def test_a_call_of_an_unknown_tool_counts_and_the_runs_own_words_are_heard(
+    server: AgentServer, tmp_path: Path
+) -> None:
+    server.stubborn, server.searches = True, 1
+    config = agents.RunConfig(
+        tool_not_found_behavior="return_error_to_model",
+        tool_error_formatter=lambda told: f"There is no {told.tool_name}.",
+    )
+    with suffice.Watch(record=tmp_path) as watch:
+        SufficeRunner(watch).run_sync(agent(server, tools=[]), QUESTION, run_config=config)
+    (record,) = records(tmp_path).values()
+    assert [(held.passages, held.action) for held in record.rounds] == [((), "search")]
+    assert server.bodies[-1]["messages"][-1]["content"] == "There is no search."
 
 
 @pytest.mark.parametrize("how", ["run", "streamed"])

@@ -57,6 +57,7 @@ def agent(server: AgentServer, watch: suffice.Watch, **settings: Any) -> Agent[N
 class TestPydanticAI(InLoop):
     heading = "pydantic-ai agents"
     example = ("pydantic_ai_agent.py", "URL", "scripted")
+    refused_ids = ("call_0",)
 
     def agent(
         self, server: AgentServer, watch: Any, *, search: Search = found, probe: Any = False

@@ -76,6 +76,7 @@ class TestSmolagents(Calling):
     heading = "smolagents"
     example = ("smolagents_agent.py", "URL", "scripted")
     keeps_tools = False
+    refused_ids, needs_usage = ("", "call_0"), True
 
     def served(self, write: Writer, searches: int = 5) -> AbstractContextManager[AgentServer]:
         return agent_server(unwrapped(write), searches=searches, final_tool="final_answer")

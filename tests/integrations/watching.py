@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.integrations.agent_server import AgentServer, Writer, agent_server, in_order
+from tests.integrations.agent_server import (
+    AgentServer,
+    Writer,
+    agent_server,
+    as_llama_cpp,
+    as_ollama,
+    as_silent,
+    as_vllm,
+    in_order,
+)
 
 import suffice
 from suffice.loops.prompts import ANSWER_NOW
@@ -69,6 +78,9 @@ class Watching:
     stops_softly = True
     """A run that is stopped asks the model once more, and offers no tools."""
     has_tokens = True
+    needs_usage = False
+    refused_ids: tuple[str, ...] = ()
+    """Of calls in one message, where the framework runs none of those."""
 
     def served(self, write: Writer, searches: int = 5) -> AbstractContextManager[AgentServer]:
         return agent_server(write, searches=searches)
@@ -198,6 +210,47 @@ class Calling(Watching):
         with self.served(in_order(*ANSWERS), searches=99) as server:
             server.stubborn, server.beside, server.at_once = True, beside, 2
             yield server
+
+    @pytest.mark.parametrize("how", ["run", "streamed"])
+    @pytest.mark.parametrize("shape", [as_vllm, as_ollama, as_llama_cpp, as_silent])
+    def test_a_run_is_stopped_whatever_shape_its_server_gives(
+        self, shape: Any, how: str, tmp_path: Path
+    ) -> None:
+        """The server's model goes on to call tools; what it says of tokens is taken, or unknown."""
+        if shape is as_silent and self.needs_usage:
+            pytest.skip("the framework itself fails without a usage")
+        with (
+            self.stubborn("So far.") as server,
+            suffice.Watch("fixed-2", record=tmp_path, mode="live", max_rounds=4) as watch,
+        ):
+            server.shape = shape
+            answer, said = self.asked(how, self.agent(server, watch))
+        assert (answer, said["rounds"], said["stopped_by"]) == ("So far.", 2, "policy")
+        first = records(tmp_path)[QUESTION].rounds[0]
+        assert len(first.passages or ()) == 2
+        if shape is not as_silent and how == "run":
+            assert (first.usage.prompt_tokens or 0) > 0
+            assert (first.usage.completion_tokens or 0) > 0
+
+    @pytest.mark.parametrize("one_id", ["", "call_0", None])
+    def test_calls_at_once_are_one_round_whatever_their_ids(
+        self, one_id: str | None, tmp_path: Path
+    ) -> None:
+        """Some compatible servers give none, or every call the same one."""
+        if one_id in self.refused_ids:
+            pytest.skip("the framework itself refuses such calls, or runs one of them")
+        with (
+            self.served(in_order("Unknown", "Oslo"), searches=1) as server,
+            suffice.Watch("fixed-2", record=tmp_path) as watch,
+        ):
+            server.one_id, server.at_once = one_id, 3
+            assert self.run(self.agent(server, watch)).answer == "Oslo"
+        (held,) = records(tmp_path)[QUESTION].rounds
+        found_by = [
+            f"d{query[-2]}" for query in (held.query or "").splitlines() if query[-1] == ")"
+        ]
+        assert [passage.id for passage in held.passages or ()] == found_by
+        assert sorted(found_by) == ["d1", "d2", "d3"]  # some frameworks tell them as they are done
 
     @pytest.mark.parametrize("how", ["run", "arun", "streamed"])
     @pytest.mark.parametrize(("beside", "probe", "answer"), ENDS)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # --version is told without it
     from cyclopts import App
 
 COMMANDS = {
+    "look": ("look", "say what logs show without labels, and what a cap would have saved"),
     "demo": ("report", "choose on an example, then record and replay with a small model"),
     "ask": ("ask", "answer a question over your own files"),
     "serve": ("serve", "serve adaptive answers over HTTP, for OpenAI's clients"),

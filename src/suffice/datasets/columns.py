@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from suffice.datasets.files import FileTable, Row, no_column, open_table, text_id
+from suffice.datasets.files import UNITS, FileTable, Row, no_column, open_table, text_id
 from suffice.errors import DataError, UsageError, counted
 from suffice.trace.parquet import columns_of, from_cells
 from suffice.trace.rounds.checks import OF_QUESTIONS, meant
@@ -154,7 +154,6 @@ _PASSAGES = {
     "passage_texts": "text",
     "passage_scores": "score",
 }
-_UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}  # how many are a second
 _UNIT = re.compile(r"(?:[ _.-]|(?<=[a-z])(?=[A-Z]))(s|ms|us|ns)$", re.IGNORECASE)
 _SECONDS = tuple(name for name in _TYPES if name.endswith("_s"))
 _TIMES = {f"{name[:-2]}_{unit}": name for unit in ("ms", "us", "ns") for name in _SECONDS}
@@ -351,7 +350,7 @@ def _at(row: Row, column: str, head: str) -> Any:
 
 
 def _within(row: Row, value: Any, parts: Sequence[str], column: str) -> Any:
-    if value is None or not parts:
+    if value is None or not parts or isinstance(value, DataError):
         return value
     part, *rest = parts
     if not isinstance(value, list) if part == "[]" else not isinstance(value, dict):
@@ -378,7 +377,7 @@ class _Line:
 
 def _question_id(row: Row, held: Mapping[str, str]) -> str:
     role = "question_id" if "question_id" in held else "question"
-    value = row.values.get(held[role])
+    value = row.get(held[role])
     text = None if value is None else cell(row, value, held[role], _TYPES[role])
     text = text and (text.strip() if row.untyped or role == "question_id" else text)
     if not text:
@@ -391,7 +390,7 @@ def _line(row: Row, held: Mapping[str, str], question: str) -> _Line:
     signals: dict[str, float] = {}
     parts: dict[str, list[Any]] = {}
     for role, column in held.items():
-        value = row.values.get(column)
+        value = row.get(column)
         if isinstance(value, str) and row.untyped:
             value = value.strip() or None
         if value is None:
@@ -408,7 +407,7 @@ def _line(row: Row, held: Mapping[str, str], question: str) -> _Line:
         elif (name := _TIMES.get(role, role)) in _SECONDS:
             unit = _UNIT.search(column if name == role else role)
             seconds = cell(row, value, column, _TYPES[name])
-            seconds = seconds and seconds / (_UNITS[unit[1].lower()] if unit else 1.0)
+            seconds = seconds and seconds / (UNITS[unit[1].lower()] if unit else 1)
             cells.setdefault(name, seconds)
         else:
             cells[role] = cell(row, value, column, _TYPES[role])
@@ -489,6 +488,8 @@ def _record(rows: dict[int, _Line], lines: Sequence[_Line]) -> QuestionRecord:
             None if closed is None else closed.cells,
         )
     except DataError as error:
+        for line in lines if len(lines) > 1 else ():
+            _record({1: line}, [line])  # the wrong one says its row
         at = next(
             (line for line in lines if line.cells.get(error.column or "") is not None), lines[0]
         )

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.datasets.files import Row, json_documents, text_id
+from suffice.datasets.pairing import paired
 from suffice.datasets.runs import (
     ANSWERING,
     Call,
@@ -191,13 +192,12 @@ def records_of(
 
 
 def _pair(message: Message, waiting: dict[int, Use], done: dict[Any, Use]) -> int:
-    """Give results to the uses of their ids; without ids, or with equal ones, in order. Count the rest."""
-    lost = 0
-    for own, passages in message.results:
-        use = next((use for use in waiting.values() if use.id == own), None)
-        if use is None and (own is None or all(one.id is None for one in waiting.values())):
-            use = next(iter(waiting.values()), None)
-        use = use or done.get(own)
+    """Give results to the uses that they belong to; return how many belong to none."""
+    lost, calls = 0, [*waiting.values()]
+    named = [(own, None) for own, _ in message.results]
+    places = paired([(use.id, use.name) for use in calls], named)
+    for place, (own, passages) in zip(places, message.results, strict=True):
+        use = done.get(own) if place is None else calls[place]
         lost += use is None
         if use is not None:
             waiting.pop(id(use), None)

@@ -16,8 +16,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -38,6 +39,7 @@ from suffice.trace.store import free_id
 from suffice.trace.values import MOST_INT32
 
 T = TypeVar("T")
+UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # how many are a second
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,12 @@ class Row:
     def error(self, message: str, column: str | None = None) -> DataError:
         named = ".".join(part for part in (self.place, column) if part)
         return DataError(message, file=self.file, row=self.number, column=named or None)
+
+    def get(self, column: str) -> Any:
+        """Return a value, or nothing; raise the error of a cell that cannot be read."""
+        if isinstance(value := self.values.get(column), DataError):
+            raise self.error(value.message, column)
+        return value
 
     def inside(self, column: str, value: Any) -> Row:
         """Return an object inside it; absent: an empty one."""
@@ -111,8 +119,7 @@ class Row:
         return self._of(list, column, default)
 
     def _of(self, kind: type[T], column: str, default: T | None) -> T:
-        value = self.values.get(column)
-        value = default if value is None else value
+        value = default if (value := self.get(column)) is None else value
         if not isinstance(value, kind):
             named = "a list" if kind is list else "a string"
             raise self.error(f"must be {named}, found {_shown(value)}", column)
@@ -126,7 +133,7 @@ class Row:
 
     def listed(self, column: str | None) -> Any:
         """Return a value; in text cells, a value that begins as a list is read as JSON, others are parted."""
-        value = None if column is None else self.values.get(column)
+        value = None if column is None else self.get(column)
         if self.separator and isinstance(value, str) and not value.strip().startswith("["):
             return [part.strip() for part in value.split(self.separator) if part.strip()]
         if not (self.untyped and isinstance(value, str) and value.strip().startswith("[")):
@@ -163,10 +170,10 @@ def _shown(value: object) -> str:
     return "nothing" if value is None else f"{type(value).__name__} {value!r:.60}"
 
 
-def _unreadable(path: Path, error: Exception) -> DataError:
+def _unreadable(path: Path, error: Exception, column: str | None = None) -> DataError:
     missing = isinstance(error, FileNotFoundError)
-    said = "does not exist" if missing else f"cannot be read ({error})"
-    return DataError(said, file=str(path))
+    said = "does not exist" if missing else f"cannot be read ({error}); mend or replace it"
+    return DataError(said, file=str(path), column=column)
 
 
 def content_of(path: Path, head: int = 0) -> str:
@@ -185,6 +192,8 @@ def content_of(path: Path, head: int = 0) -> str:
     except UnicodeDecodeError as error:
         of = "UTF-16" if marked or b"\0" in data[:64] else "LATIN1"
         said = f"not UTF-8 text ({error}); write it anew: iconv -f {of} -t UTF-8 {path} > NEW"
+        if data.startswith(b"PAR1"):
+            said = "is Parquet; its name must end in .parquet"
         raise DataError(said, file=str(path)) from error
 
 
@@ -192,7 +201,8 @@ def _row(value: Any, path: Path, number: int, lists: str = "") -> Row:
     if lists and isinstance(value, list):
         value = {lists: value}
     if not isinstance(value, dict):
-        raise DataError(f"must be an object, found {_shown(value)}", file=str(path), row=number)
+        said = f"must be an object (a list of them ends in .json), found {_shown(value)}"
+        raise DataError(said, file=str(path), row=number)
     return Row(str(path), number, value)
 
 
@@ -212,11 +222,13 @@ def json_lines(
 
     A list counts as an object that holds it under the name ``lists``, if there is one.
     """
-    lines = (line for line in re.split("[\r\n]", content_of(path)) if line.strip())
+    found = re.finditer("[^\r\n]+", content_of(path))  # a large file's lines are not held twice
+    lines = (line for one in found if (line := one.group()).strip())
     for number, line in enumerate(lines):
         try:
             row = Row(str(path), number, {})
-            yield _row(row.json(line, None, "not JSON"), path, number, lists)
+            wrong = "not JSON on one line; a whole list ends in .json"
+            yield _row(row.json(line, None, wrong), path, number, lists)
         except DataError as error:
             if broken is None:
                 raise
@@ -329,94 +341,70 @@ def _parquet(path: Path, _broken: list[DataError] | None) -> FileTable:
             page_checksum_verification=True,
             coerce_int96_timestamp_unit="us",  # in ns the year 1 would become another
         )
-        schema = file.schema_arrow
-        names = tuple(schema.names)
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise _unreadable(path, error) from error
-    if doubled := _doubled(schema):
-        raise DataError("stands twice; name each column once", file=str(path), column=doubled)
+        names = tuple(file.schema_arrow.names)
+    except (OSError, UnicodeError, pa.ArrowException) as error:
+        wide = ""
+        if isinstance(error, pa.ArrowNotImplementedError):  # polars' whole numbers of 128 bits
+            pages, _, footer = path.read_bytes().rpartition(b"ARROW:schema")
+            with suppress(pa.ArrowException):
+                fields = pq.read_schema(pa.BufferReader(pages + b"_" * 12 + footer))
+                wide = ", ".join(field.name for field in fields if field.type == pa.binary(16))
+        raise _unreadable(path, error, wide or None) from error
+    if doubled := [name for name, times in Counter(names).items() if times > 1]:
+        raise DataError("stands twice; name each column once", file=str(path), column=doubled[0])
 
     def rows(columns: Collection[str]) -> Iterator[Row]:
-        at = 0
+        numbers = count()
         try:
             for batch in file.iter_batches(1024, columns=list(columns)):
-                read = zip(batch.schema.names, batch.columns, strict=True)
-                cells = {name: _values(path, name, column, at) for name, column in read}
-                for place in range(batch.num_rows):
-                    values = {name: column[place] for name, column in cells.items()}
-                    yield Row(str(path), at + place, values)
-                at += batch.num_rows
+                for cells in zip(*map(_cells, batch.columns), strict=True):
+                    values = dict(zip(batch.schema.names, cells, strict=True))
+                    yield Row(str(path), next(numbers), values)
         except (OSError, pa.ArrowException) as error:
             raise _unreadable(path, error) from error
 
     return FileTable(str(path), names, rows)
 
 
-def _doubled(fields: Iterable[Any], place: str = "") -> str | None:
-    """Return the path of a name that stands twice in a schema or in a struct of it."""
-    seen: set[str] = set()
-    for field in fields:
-        named = f"{place}{field.name}"
-        if field.name in seen:
-            return named
-        seen.add(field.name)
-        inner = (field.type.field(at) for at in range(field.type.num_fields))
-        if found := _doubled(inner, f"{named}."):
-            return found
-    return None
-
-
-_CONVERTED = re.compile("time|date|duration|decimal|binary|dictionary|extension")
-
-
-def _values(path: Path, name: str, column: Any, before: int) -> list[Any]:
-    """Return the values of a column; ``before``: how many rows of the file stand before it."""
-    if not _CONVERTED.search(str(column.type)):
-        with suppress(ValueError):  # the cell is found below
-            return column.to_pylist()  # type: ignore[no-any-return]
-    values = []
-    for number, scalar in enumerate(column, start=before):
+def _cells(column: Any) -> Iterator[Any]:
+    """Yield the values of a column; in place of one that cannot be read stands its error."""
+    for scalar in column:
         try:
-            values.append(_value(scalar))
-        except (ValueError, OverflowError, LookupError) as error:
-            said = f"cannot be read as {scalar.type} ({error}); write the column anew as UTF-8 text"
-            raise DataError(said, file=str(path), row=number, column=name) from error
-    return values
+            yield _value(scalar)
+        except (OverflowError, ValueError) as error:
+            allowed = "a year from 1 to 9999" if isinstance(error, OverflowError) else "UTF-8 text"
+            yield DataError(f"must be {allowed}, found {scalar.type} ({error})")
 
 
 def _value(scalar: Any) -> Any:
-    """Return an Arrow value as one of JSON or a time; times to the microsecond, whole decimals as ``int``."""
+    """Return an Arrow value as one of JSON or a time to the microsecond; a part of a whole as text."""
     import pyarrow as pa
 
-    kind = scalar.type
     if not scalar.is_valid:
         return None
-    if pa.types.is_dictionary(kind) or isinstance(kind, pa.BaseExtensionType):
-        inner = scalar.as_py()
-        return str(inner) if isinstance(inner, uuid.UUID) else _of_python(inner)
-    if pa.types.is_map(kind):
-        return [(_value(pair["key"]), _value(pair["value"])) for pair in scalar.values or ()]
-    if pa.types.is_struct(kind):
-        return {field.name: _value(scalar[field.name]) for field in kind}
-    if pa.types.is_nested(kind):
-        return [_value(item) for item in scalar.values]
-    if pa.types.is_timestamp(kind):
-        scalar = scalar.cast(pa.timestamp("us", kind.tz and "UTC"), safe=kind.unit != "ns")
-    elif pa.types.is_time64(kind):
-        scalar = scalar.cast(pa.time64("us"), safe=False)
-    return _of_python(scalar.as_py())
-
-
-def _of_python(value: Any) -> Any:
+    if isinstance(scalar, pa.DictionaryScalar):
+        return _value(scalar.value)
+    if isinstance(scalar, pa.StructScalar):
+        fields = {name: _value(inner) for name, inner in scalar.items()}
+        if len(fields) < len(scalar):
+            raise ValueError("name each of its fields once")
+        return fields
+    if isinstance(scalar, pa.ListScalar):
+        items = [_value(item) for item in scalar.values]
+        return [(*pair.values(),) for pair in items] if isinstance(scalar, pa.MapScalar) else items
+    if unit := UNITS.get(getattr(scalar.type, "unit", "")):
+        since = timedelta(microseconds=scalar.value * 10**6 // unit)
+        if isinstance(scalar, pa.TimestampScalar):
+            return datetime(1970, 1, 1, tzinfo=UTC if scalar.type.tz else None) + since
+        return re.sub(r"^(?=\d:)", "0", str(since))
+    value = scalar.as_py()
     if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
+        return int(value) if value == value.to_integral_value() else f"{value:f}".rstrip("0")
     if isinstance(value, bytes):  # as old writers keep texts
         if b"\0" in value:
-            raise ValueError("it holds bytes, no text")
+            raise ValueError("it holds bytes")
         return value.decode()
-    if isinstance(value, time) or (isinstance(value, date) and not isinstance(value, datetime)):
-        return value.isoformat()
-    return value
+    return str(value) if isinstance(value, date | uuid.UUID) else value
 
 
 _OPENERS: Mapping[str, Callable[[Path, list[DataError] | None], FileTable]] = {

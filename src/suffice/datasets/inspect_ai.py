@@ -14,6 +14,7 @@ from typing import Any
 
 from suffice.contracts import strict_json
 from suffice.datasets.files import Row, json_documents
+from suffice.datasets.pairing import paired
 from suffice.datasets.runs import (
     ANSWERING,
     Call,
@@ -160,12 +161,16 @@ def _from_messages(sample: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     calls = [message for message in said if message.get("role") == "assistant"]
     used = list(child(sample, "model_usage").values())
     usage = used[0] if len(used) == len(calls) == 1 else None
-    asked = {tool.get("id"): tool for call in calls for tool in children(call, "tool_calls")}
+    asked = [use for call in calls for use in children(call, "tool_calls")]
+    given = [message for message in said if message.get("role") == "tool"]
+    named = [(message.get("tool_call_id"), message.get("function")) for message in given]
+    at = iter(paired([(use.get("id"), use.get("function")) for use in asked], named))
     for message in said:
         if message.get("role") == "assistant":
             yield {"event": "model", "output": {"choices": [{"message": message}], "usage": usage}}
         elif message.get("role") == "tool":
-            tool = asked.get(message.get("tool_call_id"), {})
+            place = next(at)
+            tool: dict[str, Any] = {} if place is None else asked[place]
             called = {"function": tool.get("function", message.get("function"))}
             told = {"result": message.get("content"), "error": message.get("error")}
             yield {"event": "tool", "arguments": tool.get("arguments"), **called, **told}

@@ -183,7 +183,7 @@ def _id(row: Row, column: str) -> str:
 
 
 def _cell_text(row: Row, column: str | None) -> str:
-    value = None if column is None else row.values.get(column)
+    value = None if column is None else row.get(column)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if value is not None and not isinstance(value, str):

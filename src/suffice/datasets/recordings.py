@@ -692,7 +692,7 @@ def _labels(
 ) -> list[Label]:
     row, values = replaced(row, separator=layout.separator), dict[str, Any]()
     for role, column in held.items():
-        value = row.values.get(column)
+        value = row.get(column)
         if value is None or (isinstance(value, str) and not value.strip()):
             continue
         value = cell(row, value, column, SCHEMA.field(role).type)

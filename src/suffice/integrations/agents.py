@@ -64,7 +64,10 @@ Tools = Collection[str] | None  # names of those that retrieve; None: all
 # --- rounds --------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
-    """Hold a tool call and its result: documents where they are kept, else text; ``text`` is the fallback."""
+    """Hold a tool call and its result: documents where they are kept, else text; ``text`` is the fallback.
+
+    Give a call that failed the output ``None``: it counts, and what was said of it is no passage.
+    """
 
     tool: str
     output: Any
@@ -79,7 +82,10 @@ def round_of_tools(
     kept = [result for result in results if tools is None or result.tool in tools]
     if not kept:
         return None
-    queries = [query for result in kept if (query := query_of(result.arguments))]
+    asked = {
+        id(result.arguments): result.arguments for result in kept
+    }  # a call may have two results
+    queries = [query for arguments in asked.values() if (query := query_of(arguments))]
     return {
         "passages": tuple(
             passage for result in kept for passage in tool_passages(result.output, result.text)
@@ -98,10 +104,12 @@ def query_of(arguments: Mapping[str, Any]) -> str:
 
 
 def tool_passages(output: Any, text: str | None = None) -> tuple[Passage, ...]:
-    """Read a tool's output as passages: its documents, else its text as one passage."""
+    """Read a tool's output as passages: its documents, else its text as one passage; of an error none."""
     if output is None or (isinstance(output, str) and not output.strip()):
         return ()
     if isinstance(output, Mapping):
+        if output.keys() == {"error"} or output.get("status") == "error" or output.get("isError"):
+            return ()  # as ADK and MCP tell a failure
         inner = next((output[name] for name in DOCUMENTS if name in output), None)
         output = [output] if inner is None else inner
     if isinstance(output, str | bytes) or not isinstance(output, Iterable):
@@ -143,7 +151,7 @@ class Reply:
 
     def costs(self, seconds: float | None = None) -> dict[str, Any]:
         """Return the arguments of ``answered`` besides the text."""
-        usage, tokens = reported_usage(self.usage) if self.usage else Usage(llm_calls=1), None
+        usage, tokens = reported_usage({} if self.usage is None else self.usage), None
         with suppress(DataError):
             tokens = reported_tokens(self.logprobs)
         usage = usage if seconds is None else replace(usage, latency_s=seconds)

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any, Self
 
 from suffice.concurrency import at_once, settled
+from suffice.datasets.pairing import paired
 from suffice.integrations.agents import Framework, Reply, ToolResult, outcome
 from suffice.integrations.langgraph import GraphRun, GraphRuns, run_of
 from suffice.live.loop import Asking, Loop
@@ -172,8 +173,9 @@ def _own(raw: Any) -> Any:
 def _dropped(raw: Any) -> list[Any]:
     """Return a reply's calls, but that of a response format's tool."""
     fits, own = raw.structured_response is not None, _own(raw)
-    kept = {held.tool_call_id for held in raw.result if fits and held.type == "tool"}
-    return [call for call in (*own.tool_calls, *own.invalid_tool_calls) if call["id"] not in kept]
+    calls = [*own.tool_calls, *own.invalid_tool_calls]
+    kept = {at for at, _ in _pairs(calls, raw.result)} if fits else set()
+    return [call for at, call in enumerate(calls) if at not in kept]
 
 
 def _without_calls(raw: Any, text: str) -> Any:
@@ -185,7 +187,7 @@ def _without_calls(raw: Any, text: str) -> Any:
     if isinstance(content, list):  # with the calls among its parts
         held = [(part, part if isinstance(part, dict) else {}) for part in content]
         content = [part for part, of in held if names.isdisjoint((of.get("id"), of.get("call_id")))]
-    calls = [call for call in own.tool_calls if call not in dropped]
+    calls = [call for call in own.tool_calls if not any(call is held for held in dropped)]
     said = {name: v for name, v in own.response_metadata.items() if fits or name != "logprobs"}
     changed = {"content": content, "tool_calls": calls, "response_metadata": said}
     own = own.model_copy(update={**changed, "additional_kwargs": {}, "invalid_tool_calls": []})
@@ -218,8 +220,16 @@ def _last_call(messages: Sequence[Any]) -> int | None:
 
 
 def _open_calls(messages: Sequence[Any]) -> bool:
-    results = {message.tool_call_id for message in messages if message.type == "tool"}
-    return any(call["id"] not in results for call in messages[0].tool_calls)
+    calls = messages[0].tool_calls
+    return len({at for at, _ in _pairs(calls, messages)}) < len(calls)
+
+
+def _pairs(calls: Sequence[Any], messages: Sequence[Any]) -> list[tuple[int, Any]]:
+    """Return the results among messages, each with the place of its call."""
+    results = [message for message in messages if message.type == "tool"]
+    named = [(result.tool_call_id, result.name) for result in results]
+    places = paired([(call["id"], call["name"]) for call in calls], named)
+    return [(at, held) for at, held in zip(places, results, strict=True) if at is not None]
 
 
 def _question_id(message: Any) -> str | None:
@@ -235,16 +245,14 @@ def _results(run: GraphRun, messages: Sequence[Any]) -> list[ToolResult]:
     run.taken = message.id
     if run.reply is None:  # another process asked
         run.replied(_reply(message))
-    called = {call["id"]: call for call in message.tool_calls}
     return [
         ToolResult(
-            tool=called[result.tool_call_id]["name"],
-            arguments=called[result.tool_call_id]["args"],
+            tool=message.tool_calls[at]["name"],
+            arguments=message.tool_calls[at]["args"],
             output=None if result.status == "error" else _output(result),
-            text="" if result.status == "error" else result.text,
+            text=result.text,
         )
-        for result in messages[place + 1 :]
-        if result.type == "tool" and result.tool_call_id in called
+        for at, result in _pairs(message.tool_calls, messages[place + 1 :])
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import time
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache, partial
@@ -107,6 +107,7 @@ class _Run(AgentRun):
         super().__init__(loop, write=_without_calls, **settings)
         self.options: dict[str, Any] = {}
         self.results: list[ToolResult] = []
+        self.failures: list[Any] = []  # the contexts of calls that failed
         self.error: Exception | None = None
         self.over = False
         self.asking = False  # for its model; other calls are those of runs inside tools
@@ -123,8 +124,8 @@ class _Run(AgentRun):
         provider.get_model = lambda name: self._watched(by_name(name))
         if isinstance(config.model, model_type):
             config = replace(config, model=self._watched(config.model))
-        elif config.model is None:
-            agent = self._own(agent)
+        agent = self._own(agent)
+        config = replace(config, tool_error_formatter=self._noted(config.tool_error_formatter))
         self.options = {
             **options,
             "run_config": replace(config, model_provider=provider),
@@ -137,10 +138,41 @@ class _Run(AgentRun):
         return agent
 
     def _own(self, agent: Any) -> Any:
-        """Return the agent with its model watched, and those of the agents that it hands over to."""
+        """Return the agent with model and tools watched, and those of the agents that it hands over to."""
         model, handoffs = agent.model, [self._handed(held) for held in agent.handoffs]
         model = self._watched(model) if isinstance(model, _point("Model")) else model
-        return agent.clone(model=model, handoffs=handoffs)
+        made = agent.clone(model=model, handoffs=handoffs)
+
+        async def get_all_tools(context: Any) -> list[Any]:
+            return [self._tool(tool) for tool in await agent.get_all_tools(context)]
+
+        made.get_all_tools = get_all_tools
+        return made
+
+    def _tool(self, tool: Any) -> Any:
+        """Return a tool that tells of its failures where it words them itself."""
+        if not isinstance(tool, _point("FunctionTool")):
+            return tool
+        made, of = copy.copy(tool), _SDK.point("agents.tool")
+        words = getattr(tool, "_failure_error_function", None)
+        if words is not None:
+            of.set_function_tool_failure_error_function(made, self._noted(words))
+        late = partial(of.default_tool_timeout_error_message, tool_name=tool.name)
+        made.timeout_error_function = self._noted(
+            tool.timeout_error_function or (lambda *_: late(timeout_seconds=tool.timeout_seconds))
+        )
+        return made
+
+    def _noted(self, words: Any) -> Any:
+        """Return what words an error, for a run's errors or for a tool's, and notes whose it is."""
+
+        def noted(told: Any, *error: Exception) -> Any:
+            self.failures.append(getattr(told, "run_context", told))
+            if getattr(told, "kind", None) == "tool_not_found":
+                self.results.append(ToolResult(tool=told.tool_name, output=None))
+            return None if words is None else words(told, *error)
+
+        return noted
 
     def _handed(self, held: Any) -> Any:
         made = copy.copy(held if isinstance(held, _point("Handoff")) else _point("handoff")(held))
@@ -154,17 +186,22 @@ class _Run(AgentRun):
 
     def _watched(self, model: Any) -> Any:
         made = copy.copy(model)
-        self.loop.describe(model)
+
+        def requested(held: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+            request = {**dict(zip(_REQUEST, held, strict=False)), **named}
+            if self.asking:
+                self.loop.describe(model, request.get("system_instructions"))
+            return request
 
         async def get_response(*held: Any, **named: Any) -> Any:
-            request = {**dict(zip(_REQUEST, held, strict=False)), **named}
+            request = requested(held, named)
             if not self.asking:
                 return await model.get_response(**request)
             results, self.results = self.results, []
             return await self.turn(results, partial(self._ask, model, request))
 
         async def stream_response(*held: Any, **named: Any) -> AsyncIterator[Any]:
-            request = {**dict(zip(_REQUEST, held, strict=False)), **named}
+            request = requested(held, named)
             if self.asking:
                 results, self.results = self.results, []
                 await self.astep(results, partial(self._ask, model, request, "draft"))
@@ -211,7 +248,6 @@ class _Run(AgentRun):
 
     # --- what the SDK says -----------------------------------------------------------------------
     async def _ask(self, model: Any, request: Mapping[str, Any], how: str) -> Reply:
-        self.loop.describe(prompt=request.get("system_instructions"))
         if how == "draft" and request.get("conversation_id"):
             raise UsageError("a draft would be added to a conversation that the server keeps")
         asked = request if how == "on" else _without_tools(request)
@@ -277,7 +313,8 @@ def _hooks() -> type[Any]:
             with suppress(ValueError):
                 arguments = json.loads(getattr(context, "tool_arguments", None) or "{}")
             known = arguments if isinstance(arguments, dict) else {}
-            self.run.results.append(ToolResult(tool=tool.name, output=result, arguments=known))
+            output = None if any(held is context for held in self.run.failures) else result
+            self.run.results.append(ToolResult(tool=tool.name, output=output, arguments=known))
             await self.own.on_tool_end(context, agent, tool, result)
 
         async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
+from suffice.datasets.pairing import paired
 from suffice.integrations.agents import DOCUMENTS, AgentRun, Framework, Reply, ToolResult, outcome
 from suffice.live.loop import Asking
 from suffice.live.watch import Watch
@@ -139,10 +140,13 @@ def _question(run: Any) -> str:
 
 def _results(messages: Sequence[Any], final: Collection[str]) -> Iterator[ToolResult]:
     called = next((held for held in reversed(messages) if held.kind == "response"), None)
-    calls = {} if called is None else {call.tool_call_id: call for call in called.tool_calls}
-    for part in messages[-1].parts if messages else ():
-        call = calls.get(getattr(part, "tool_call_id", None))
-        if call is None or call.tool_name in final:
+    calls = [] if called is None else called.tool_calls
+    parts = [
+        held for held in (messages[-1].parts if messages else ()) if hasattr(held, "tool_name")
+    ]
+    named = [[(held.tool_call_id, held.tool_name) for held in side] for side in (calls, parts)]
+    for part, at in zip(parts, paired(*named), strict=True):
+        if at is None or (call := calls[at]).tool_name in final:
             continue
         output = None
         if part.part_kind == "tool-return" and part.outcome == "success":

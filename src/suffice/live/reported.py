@@ -153,7 +153,7 @@ def _unreadable(reported: Any) -> DataError:
 
 
 # --- usage ---------------------------------------------------------------------------------------
-def reported_usage(reported: Any) -> Usage:
+def reported_usage(reported: Any, *, depth: int = 0) -> Usage:
     """Return the usage of calls as reported; a list of replies or usages is added up.
 
     It reads :class:`Usage`, the usage of every provider and framework that :func:`read_counts` knows, and
@@ -161,33 +161,40 @@ def reported_usage(reported: Any) -> Usage:
     """
     if reported is None:
         return Usage()
-    if isinstance(reported, Usage):
-        return reported
-    if isinstance(reported, Sequence) and not isinstance(reported, str | bytes):
-        return reduce(usage_sum, map(reported_usage, reported)) if reported else Usage()
-    read = read_counts(reported)
-    if reported != {} and not names_usage(reported):
-        _warn_of(f"{reported!r:.80}")
-    return Usage(
-        llm_calls=1,
-        prompt_tokens=read.prompt,
-        cached_tokens=read.cached,
-        completion_tokens=read.completion,
-    )
-
-
-_said: set[str] = set()
-
-
-def _warn_of(found: str) -> None:
+    with suppress(Exception):  # a stranger's object, inside a user's loop
+        if isinstance(reported, Usage):
+            return reported
+        named = names_usage(reported)
+        if isinstance(reported, Sequence) and not (named or isinstance(reported, str | bytes)):
+            parts = [reported_usage(one, depth=depth + 1) for one in reported if depth < 4]
+            return reduce(usage_sum, parts) if parts else Usage()
+        if named or reported == {}:
+            read = read_counts(reported)
+            return Usage(
+                llm_calls=1,
+                prompt_tokens=read.prompt,
+                cached_tokens=read.cached,
+                completion_tokens=read.completion,
+            )
     if not _said:
-        _said.add(found)
-        warnings.warn(
-            f"a usage in an unknown form: {found}; its tokens are unknown. Allowed are suffice.Usage, and "
-            "what servers and frameworks report, as prompt_tokens or input_tokens (said once)",
-            SufficeWarning,
-            stacklevel=3,
-        )
+        _warn_of(reported)
+    return Usage(llm_calls=1)
+
+
+_said: list[bool] = []
+
+
+def _warn_of(reported: Any) -> None:
+    _said.append(True)
+    found = type(reported).__name__
+    with suppress(Exception):
+        found = f"{reported!r:.80}"
+    warnings.warn(
+        f"a usage in an unknown form: {found}; its tokens are unknown. Allowed are suffice.Usage, and "
+        "what servers and frameworks report, as prompt_tokens or input_tokens (said once)",
+        SufficeWarning,
+        stacklevel=3,
+    )
 
 
 # --- rounds of what a loop has -------------------------------------------------------------------

@@ -323,9 +323,9 @@ def own_turns(usage: Usage, later: Usage | None, *, answers: bool) -> Usage:
     left = (usage.cached_tokens or 0) - (usage.answer_cached_tokens or 0)
     changed: dict[str, int] = {}
     for part, calls in (("answer", int(answers)), ("look", usage.look_calls or 0)):
-        prompt, cached = (
-            getattr(usage, f"{part}_{kind}_tokens") or 0 for kind in ("prompt", "cached")
-        )
+        prompt, cached = (getattr(usage, f"{part}_{kind}_tokens") for kind in ("prompt", "cached"))
+        if prompt is None or cached is None:  # nobody knows of how much
+            continue
         more = min(calls * shared, prompt) - cached
         if 0 < more <= left:
             changed[f"{part}_cached_tokens"], left = cached + more, left - more

@@ -2,46 +2,47 @@
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 _MOST = 10**9  # tokens that a reply can be believed to have cost
 _WITHIN = (  # what holds a usage, in the order of trust; its names count as if they stood outside
-    *("usage", "usage_metadata", "token_usage", "usage_details", "tokens", "billed_units"),
-    *("response_metadata", "meta", "x_groq", "message", "response"),
+    *("usage", "usage_metadata", "token_usage", "usage_details", "tokens", "billed_units", "meta"),
+    *("response_metadata", "x_groq", "message", "response", "llm_output", "result"),
+    "amazon-bedrock-invocation_metrics",
 )
 _APART = ("input_tokens", "input")  # Anthropic, Bedrock, inspect_ai, Langfuse: less what caches did
-_READ = ("cache_read_input_tokens", "input_tokens_cache_read", "input_cached_tokens")
-_WRITTEN = ("cache_creation_input_tokens", "cache_write_input_tokens", "input_tokens_cache_write")
-_BY_AGE = tuple(f"cache_creation.ephemeral_{age}_input_tokens" for age in ("5m", "1h"))
+_READ = re.compile("cache_read_input_tokens|input_(tokens_cache_read|cached_tokens|cache_read)")
+_WRITTEN = (
+    *("cache_creation_input_tokens", "cache_write_input_tokens"),
+    *("input_tokens_cache_write", "input_cache_creation"),
+)
 _PROMPT = (
     *("prompt_tokens", "prompt_token_count", "tokens_evaluated", "prompt_eval_count"),
     *("native_tokens_prompt", "input_token_count", "prompt", *_APART),
 )
 # llama.cpp's tokens_cached is missing on purpose: it counts the slot's content, new tokens included
-_CACHED = (
-    *("prompt_tokens_details.cached_tokens", "input_tokens_details.cached_tokens"),
-    *("input_token_details.cache_read", "input_token_details.cache_read_tokens"),
-    *("prompt_details.cache_read", "cache_read.input_tokens", "cached_content_token_count"),
-    *("cached_tokens", "num_cached_tokens", "cached_input_tokens", "cache_read_tokens"),
-    *("prompt_cache_hit_tokens", "native_tokens_cached", "timings.cache_n"),
+_CACHED = re.compile(
+    r".*details\.(\w+_)?(cached_tokens|cache_read(_input)?(_tokens)?)|cache_read\.input_tokens|"
+    r"(num_)?cached_tokens|cached_(content_token_count|input_tokens|prompt_text_tokens)|"
+    r"cache_read_tokens|prompt_cache_hit_tokens|native_tokens_cached|timings\.cache_n"
 )
 _COMPLETION = (
-    *("completion_tokens", "output_tokens", "candidates_token_count", "tokens_predicted"),
-    *("eval_count", "native_tokens_completion", "output_token_count", "generated_token_count"),
-    *("timings.predicted_n", "completion", "output"),
+    *("completion_tokens", "output_tokens", "candidates_token_count", "response_token_count"),
+    *("tokens_predicted", "eval_count", "native_tokens_completion", "output_token_count"),
+    *("generated_token_count", "timings.predicted_n", "completion", "output"),
 )
-_REASONING = (
-    *("completion_tokens_details.reasoning_tokens", "output_tokens_details.reasoning_tokens"),
-    *("output_token_details.reasoning", "output_token_details.reasoning_tokens"),
-    *("completion_details.reasoning", "reasoning.output_tokens", "reasoning_output_tokens"),
-    *("reasoning_tokens", "native_tokens_reasoning"),
+_REASONING = re.compile(
+    r".*details\.(\w+_)?(reasoning|thinking|thoughts)(_tokens)?|reasoning[._]output_tokens|"
+    "(output_)?reasoning_tokens|output_reasoning|native_tokens_reasoning"
 )
-_THOUGHTS = ("thoughts_token_count", "output_reasoning_tokens")  # always apart from the rest
+_HELD = ("thoughts_token_count", "cached_content_token_count", "cache_read_input_tokens")
+_DETAILS = [f"{of}_tokens_details" for of in ("prompt", "input", "completion", "output")]
+_ASKED = (*_WITHIN, *_PROMPT, *_COMPLETION, *_WRITTEN, *_HELD, *_DETAILS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,31 +64,33 @@ def read_counts(reported: object, *, whole: bool = False) -> Counts:
 
     It takes mappings and objects of clients, with the names of any known provider in any case. ``whole``:
     the prompt holds what caches gave and took, as in spans, where the names alone do not say so. A count that
-    is no whole number in [0, 10^9], or contradicts the others, is unknown. So are prompt and completion if
-    both are 0: clients fill them in where a server says nothing.
+    is no whole number in [0, 10^9], or contradicts the others, is unknown. So is a prompt of 0, with a
+    completion of 0: clients fill them in where a server says nothing.
     """
     told: dict[str, int] = {}
-    _gather(as_mapping(reported), told, 0)
+    with suppress(Exception):  # a stranger's object, inside a user's loop
+        _gather(as_mapping(reported), told, 0)
     named = next((name for name in _PROMPT if name in told), None)
-    prompt, apart = told.get(named or ""), [told[name] for name in _READ if name in told]
-    known = [told[name] for name in _CACHED if name in told]
-    hit, missed = told.get("prompt_cache_hit_tokens"), told.get("prompt_cache_miss_tokens")
-    if prompt is None and hit is not None and missed is not None:
-        prompt = hit + missed
-    if prompt is None and {"timings.cache_n", "timings.prompt_n"} <= told.keys():
-        prompt = told["timings.cache_n"] + told["timings.prompt_n"]
-    # LiteLLM tells Anthropic's names beside a prompt that holds them: the prompt's own name decides
-    if prompt is not None and named in _APART and not known and not whole:
-        written = _first(told, _WRITTEN)
-        made = sum(told.get(name, 0) for name in _BY_AGE) if written is None else written
-        prompt += max(apart, default=0) + made
+    prompt = told.get(named or "")
+    known, read = (
+        [told[name] for name in told if kind.fullmatch(name)] for kind in (_CACHED, _READ)
+    )
+    for rest in ("prompt_cache_miss_tokens", "timings.prompt_n"):  # DeepSeek, llama.cpp
+        if prompt is None and known and rest in told:
+            prompt = max(known) + told[rest]
+    # LiteLLM tells Anthropic's names beside a prompt that holds them, old Haystack beside one that does not
+    less = named in _APART or max(read, default=0) > (prompt or 0)
+    if prompt is not None and less and not known and not whole:
+        aged = sum(told[name] for name in told if name.startswith("cache_creation.ephemeral_"))
+        prompt += max(read, default=0) + (_first(told, _WRITTEN) or aged)
     if prompt is not None and named == "prompt_token_count":
         prompt += told.get("tool_use_prompt_token_count", 0)
+    prompt = prompt or None  # no call sends nothing
     # a name that its server does not fill stays at 0, so that the largest is the one that tells
-    cached = max((*known, *apart), default=None)
+    cached = max((*known, *read), default=None)
     completion, reasoning = _generated(told, prompt)
-    if not prompt and not completion:
-        prompt = cached = completion = reasoning = None
+    if prompt is None and not completion:
+        cached = completion = reasoning = None
     if cached is not None and prompt is not None and cached > prompt:
         cached = None
     return Counts(
@@ -99,65 +102,67 @@ def read_counts(reported: object, *, whole: bool = False) -> Counts:
 
 
 def _generated(told: Mapping[str, int], prompt: int | None) -> tuple[int | None, int | None]:
-    completion, thoughts = _first(told, _COMPLETION), _first(told, _THOUGHTS)
+    completion, thoughts = _first(told, _COMPLETION), told.get("thoughts_token_count")
+    reasoning = max((told[name] for name in told if _REASONING.fullmatch(name)), default=thoughts)
     if thoughts is not None:
         return (completion or 0) + thoughts, thoughts
-    reasoning = max((told[name] for name in _REASONING if name in told), default=None)
     if completion is not None and reasoning:
         total = _first(told, ("total_tokens", "total_token_count"))
-        # xAI counts reasoning apart, OpenAI under the same names does not: the total tells them apart
-        apart = total is not None and total == (prompt or 0) + completion + reasoning
-        completion += reasoning if apart or reasoning > completion else 0
+        # xAI counts reasoning apart, OpenAI under the same names does not: the total tells them apart.
+        # Langfuse's "output" leaves it out always
+        apart = _first(told, _COMPLETION[:-1]) is None or reasoning > completion
+        if apart or (prompt is not None and total == prompt + completion + reasoning):
+            completion += reasoning
     return completion, reasoning
 
 
 def names_usage(reported: object) -> bool:
     """Return whether anything in it has the name of a usage or of a count, whatever its value."""
     names = {_snake(str(name)) for name in as_mapping(reported)}
-    return not names.isdisjoint((*_WITHIN, *_PROMPT, *_COMPLETION, "timings"))
+    return not names.isdisjoint((*_ASKED, "timings"))
 
 
 def as_mapping(value: object) -> Mapping[str, Any]:
     """Return the fields of a mapping or of a client's object; of anything else none."""
-    if isinstance(value, Mapping):
-        return value
-    with suppress(Exception):  # a stranger's object, inside a user's loop
-        dump = getattr(value, "model_dump", None)
-        if callable(dump) and isinstance(held := dump(), Mapping):
-            return held
-        if is_dataclass(value) and not isinstance(value, type):
-            return {part.name: getattr(value, part.name) for part in fields(value)}
-        return vars(value) if hasattr(value, "__dict__") else {}
+    with suppress(Exception):
+        if isinstance(value, Mapping):
+            return value
+        for name in ("model_dump", "_asdict"):
+            dump = getattr(value, name, None)
+            if callable(dump) and isinstance(held := dump(), Mapping):
+                return held
+    with suppress(Exception):  # slots, properties and protocol buffers show only what is asked for
+        names = (*_ASKED, *getattr(type(value), "__slots__", ()))
+        asked = {name: held for name in names if (held := getattr(value, name, None)) is not None}
+        return asked | getattr(value, "__dict__", {})
     return {}
 
 
 def _gather(document: Mapping[str, Any], told: dict[str, int], depth: int) -> None:
     """Add the counts of a document and of what it holds; a name that is told already stays."""
     plain = {_snake(str(name)): value for name, value in document.items()}
+    for name, value in [*plain.items()]:
+        nested = name.endswith("details") and name not in _WITHIN
+        if nested or name in ("timings", "cache_read", "cache_creation"):
+            held = as_mapping(value).items()
+            plain |= {f"{name}.{_snake(str(inner))}": count for inner, count in held}
     for name, value in plain.items():
         if (count := _count(value)) is not None:
             told.setdefault(name, count)
-    for name in plain if depth < 4 else ():
-        if name.endswith("details") or name in ("timings", "cache_read", "cache_creation"):
-            for inner, value in as_mapping(plain[name]).items():
-                if (count := _count(value)) is not None:
-                    told.setdefault(f"{name}.{_snake(str(inner))}", count)
     for name in _WITHIN if depth < 4 else ():
         if name in plain and not isinstance(plain[name], str):
             _gather(as_mapping(plain[name]), told, depth + 1)
 
 
 def _snake(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name[:80]).lower()
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name[:80]).lower().lstrip("_")
 
 
-def _count(value: object) -> int | None:
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if value is None or isinstance(value, bool):
+def _count(value: Any) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, Real):
         return None
-    with suppress(Exception):
-        return _believed(operator.index(value))  # type: ignore[arg-type]
+    with suppress(ValueError, OverflowError):  # no number, infinite
+        return _believed(int(value)) if value == int(value) else None  # type: ignore[call-overload]
     return None
 
 

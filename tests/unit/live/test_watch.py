@@ -239,6 +239,15 @@ def test_what_a_probe_cost_stands_as_the_answers(tmp_path: Path) -> None:
     assert loop.answer == "Bergen"
 
 
+def test_a_replaced_draft_with_a_price_stays_paid_for(tmp_path: Path) -> None:
+    with Watch(record=tmp_path) as watch, watch.question("Where?") as loop:
+        paid = Draft("Oslo", usage=Usage(llm_calls=1, usd=0.25))
+        loop.observe(passages=["a"], usage=Usage(llm_calls=1, usd=0.5), probe=lambda _: paid)
+        loop.answered("Bergen", usage=Usage(llm_calls=1, usd=1.0))
+        spent = loop.rounds[0].usage
+    assert (spent.usd, spent.answer_usd, spent.draft_calls) == (1.75, 1.0, 1)
+
+
 def test_the_loops_own_answer_takes_the_place_of_a_probed_one(tmp_path: Path) -> None:
     with Watch(record=tmp_path) as watch, watch.question("Where?") as loop:
         loop.observe(

@@ -398,6 +398,23 @@ def test_whoever_asks_first_pays_for_its_own_turn_alone() -> None:
     assert own_turns(first_look, replace(later, llm_calls=2), answers=True) == first_look
 
 
+@pytest.mark.parametrize("silent", ["answer_cached_tokens", "look_cached_tokens"])
+def test_what_nobody_told_of_a_cache_stays_unknown(silent: str) -> None:
+    told = Usage(
+        prompt_tokens=3200,
+        cached_tokens=2900,
+        answer_calls=1,
+        answer_prompt_tokens=1190,
+        answer_cached_tokens=1150,
+        look_calls=1,
+        look_prompt_tokens=1180,
+        look_cached_tokens=1150,
+    )
+    partly = replace(told, **{silent: None})
+    later = Usage(llm_calls=1, prompt_tokens=1151, cached_tokens=1150)
+    assert getattr(own_turns(partly, later, answers=True), silent) is None
+
+
 def test_a_loop_never_counts_more_cached_than_it_had() -> None:
     cold = Usage(
         prompt_tokens=1000 + 1190,

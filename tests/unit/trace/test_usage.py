@@ -6,11 +6,13 @@ import json
 import subprocess
 import sys
 import warnings
+from collections import namedtuple
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.server import Server
 
@@ -81,16 +83,63 @@ def test_a_usage_nobody_knows_ends_no_loop_and_is_said_once() -> None:
     # in a process of its own: it is said once in each
     script = """
 import suffice
-with suffice.Watch("fixed-9").question("Who?") as loop:
-    for told in (None, "12 tokens", 3, {"spent": 4}, object(), [None, {}], [{"tokens": 2}]):
-        loop.observe(answer="Ada", usage=told)
+
+class Broken:
+    def fail(self, *_):
+        raise RuntimeError
+    __repr__ = __eq__ = __ne__ = __bool__ = __getattr__ = fail
+    __hash__ = None
+
+class BrokenMapping(dict):
+    items = __iter__ = Broken.fail
+
+class BrokenList(list):
+    __iter__ = Broken.fail
+
+class BrokenName:
+    __str__ = __repr__ = Broken.fail
+
+endless = []
+endless += [endless, endless]
+huge = [{"prompt_tokens": 10**9, "completion_tokens": 1}] * 3
+told = (None, "12 tokens", 3, {"spent": 4}, object(), [None, {}], [{"tokens": 2}], Broken(), huge, endless)
+told += BrokenMapping(a=1), BrokenList([1]), {BrokenName(): 1}, 10**5000, Broken
+with suffice.Watch("fixed-99").question("Who?") as loop:
+    for usage in told:
+        loop.observe(answer="Ada", usage=usage)
         assert loop.rounds[-1].usage.prompt_tokens is None
+        loop.observe(answer="Ada", answer_usage=usage)
 """
     ran = subprocess.run(
         [sys.executable, "-W", "always", "-c", script], capture_output=True, text=True, check=True
     )
     assert ran.stderr.count("SufficeWarning") == 1
     assert "12 tokens" in ran.stderr
+
+
+class _Slots:
+    __slots__ = ("completion_tokens", "prompt_tokens")
+
+    def __init__(self) -> None:
+        self.prompt_tokens, self.completion_tokens = 12, 3
+
+
+class _Properties:
+    """As protocol buffers show their fields."""
+
+    @property
+    def usage_metadata(self) -> Any:
+        return SimpleNamespace(prompt_token_count=12, candidates_token_count=3)
+
+
+_Row = namedtuple("_Row", ["prompt_tokens", "completion_tokens"])
+_NUMPY = {"prompt_tokens": np.int64(12), "completion_tokens": np.float32(3)}
+
+
+@pytest.mark.parametrize("reported", [_Slots(), _Properties(), _Row(12, 3), _NUMPY])
+def test_objects_of_other_kinds_are_read(reported: Any) -> None:
+    usage = reported_usage(reported)
+    assert (usage.llm_calls, usage.prompt_tokens, usage.completion_tokens) == (1, 12, 3)
 
 
 def test_null_usage_is_no_reason_to_warn() -> None:

@@ -309,9 +309,9 @@ def without_answer(answered: Round, *, paid: bool = False) -> Round:
         plain = "llm_calls" if name == "calls" else name
         whole, part = getattr(usage, plain), getattr(usage, f"answer_{name}")
         changed[f"answer_{name}"] = None
-        if paid and part is not None:
-            changed[f"draft_{name}"] = part + (getattr(usage, f"draft_{name}") or 0)
-        elif whole is not None and part is not None:
+        if paid and name != "usd":  # of which no draft tells its own
+            changed[f"draft_{name}"] = part
+        elif not paid and whole is not None and part is not None:
             changed[plain] = whole - part
     return replace(answered, answer=None, usage=replace(usage, **changed))
 

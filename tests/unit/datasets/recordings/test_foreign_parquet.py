@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.commands import refused, run
 
 import suffice
 from suffice.datasets.files import open_table
@@ -45,7 +46,19 @@ READ: dict[str, tuple[pa.Array, Any]] = {
     "date": (pa.array([date(2026, 1, 2)]), "2026-01-02"),
     "time": (pa.array([time(1, 2)], pa.time64("ns")), "01:02:00"),
     "whole decimal": (pa.array([Decimal(10)], pa.decimal128(38, 0)), 10),
-    "wide decimal": (pa.array([Decimal("0.5")], pa.decimal256(60, 2)), 0.5),
+    "wide decimal": (pa.array([Decimal("0.5")], pa.decimal256(60, 2)), "0.5"),
+    "long decimal": (pa.array([Decimal("3." + "1" * 37)], pa.decimal128(38, 37)), "3." + "1" * 37),
+    "before 1970": (pa.array([-1], pa.timestamp("ns")), datetime(1969, 12, 31, 23, 59, 59, 999999)),
+    "duration": (pa.array([90_000_000_000], pa.duration("ns")), "00:01:30"),
+    "time in seconds": (pa.array([time(13, 2)], pa.time32("s")), "13:02:00"),
+    "null in a list": (pa.array([[None, b"a"], None][:1]), [None, "a"]),
+    "list of uuids": (
+        pa.ListArray.from_arrays(
+            [0, 1], pa.array([bytes.fromhex(UUID.replace("-", ""))], pa.uuid())
+        ),
+        [UUID],
+    ),
+    "decimals in a dictionary": (pa.array([Decimal("1.50")]).dictionary_encode(), "1.5"),
     "uuid": (pa.array([bytes.fromhex(UUID.replace("-", ""))], pa.uuid()), UUID),
     "binary text": (pa.array(["é".encode()]), "é"),
     "dictionary": (pa.array(["a"]).dictionary_encode(), "a"),
@@ -89,7 +102,7 @@ REFUSED: dict[str, pa.Array] = {
 def test_refuses_what_is_no_text_and_no_time(name: str, tmp_path: Path) -> None:
     table = open_table(written(tmp_path / "x.parquet", REFUSED[name]))
     with pytest.raises(DataError) as caught:
-        list(table.rows(["x"]))
+        [row.get("x") for row in table.rows(["x"])]
     assert (caught.value.row, caught.value.column) == (1, "x")
 
 
@@ -100,7 +113,7 @@ def test_rows_count_through_groups_that_may_be_empty(tmp_path: Path) -> None:
         for part in (column.slice(0, 1), column.slice(0, 0), column.slice(1)):
             writer.write_table(part)
     with pytest.raises(DataError) as caught:
-        list(open_table(path).rows(["x"]))
+        [row.get("x") for row in open_table(path).rows(["x"])]
     assert caught.value.row == 1
 
 
@@ -108,13 +121,13 @@ def test_rows_count_through_groups_that_may_be_empty(tmp_path: Path) -> None:
     ("table", "column"),
     [
         (pa.table([["a"], ["b"]], names=["x", "x"]), "x"),
-        (pa.table({"s": pa.StructArray.from_arrays([pa.array(["a"])] * 2, ["x", "x"])}), "s.x"),
+        (pa.table({"s": pa.StructArray.from_arrays([pa.array(["a"])] * 2, ["x", "x"])}), "s"),
     ],
 )
 def test_refuses_a_doubled_column(table: pa.Table, column: str, tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "x.parquet")
     with pytest.raises(DataError) as caught:
-        open_table(tmp_path / "x.parquet")
+        [row.get("s") for row in open_table(tmp_path / "x.parquet").rows(["s"])]
     assert caught.value.column == column
 
 
@@ -159,13 +172,46 @@ FOLDERS = sorted((Path(__file__).parents[3] / "world/tables").iterdir())
 def test_reads_the_tables_of_the_world(folder: Path, tmp_path: Path) -> None:
     expected = json.loads((folder / "expect.json").read_text())
     out = tmp_path / "out.parquet"
+
+    def imported() -> None:
+        suffice.traces.import_(
+            folder / expected.get("file", "log.parquet"),
+            format="columns",
+            out=out,
+            columns=expected.get("columns"),
+            skip_invalid=expected.get("skip_invalid", False),
+        )
+
     if "error" in expected:
         with pytest.raises(DataError) as caught:
-            suffice.traces.import_(folder / "log.parquet", format="columns", out=out)
+            imported()
         assert (caught.value.row, caught.value.column) == (expected["row"], expected["column"])
+        assert expected["error"] in str(caught.value)
+        assert "\n" not in str(caught.value)
         return
-    suffice.traces.import_(folder / "log.parquet", format="columns", out=out)
-    rows = pq.read_table(out).to_pylist()
+    imported()
+    rows = json.loads(json.dumps(pq.read_table(out).to_pylist(), default=datetime.isoformat))
     assert [
         {name: row[name] for name in of} for row, of in zip(rows, expected["rows"], strict=True)
-    ] == (expected["rows"])
+    ] == expected["rows"]
+
+
+@pytest.mark.parametrize("column", ["question", "answers", "id"])
+def test_a_bad_cell_of_questions_or_labels_is_refused_with_its_place(
+    column: str, tmp_path: Path
+) -> None:
+    cells = {"question": ["Who?", "What?"], "answers": ["Ada", "Bo"], "id": ["q1", "q2"]}
+    cells[column] = pa.array([b"a", b"\xff"])
+    pq.write_table(pa.table(cells), tmp_path / "q.parquet")
+    (tmp_path / "corpus.txt").write_text("Ada wrote notes.")
+    out = tmp_path / "o.parquet"
+    options = ("--corpus", tmp_path / "corpus.txt", "--llm", "scripted", "--out", out)
+    done = run("record", "--dataset", tmp_path / "q.parquet", *options)
+    refused(done, f"row 1, column {column}: ")
+    if column == "question":
+        return
+    named = {"id": "question_id", "answers": "gold_answers"}
+    labels = pa.table({named[name]: cells[name] for name in named})
+    pq.write_table(labels, tmp_path / "l.parquet")
+    done = run("traces", "label", "example", tmp_path / "l.parquet", "--out", out)
+    refused(done, f"row 1, column {named[column]}: ")

@@ -429,11 +429,11 @@ def _told(name: str, at: int, parent: str = "top", **held: Any) -> dict[str, Any
     return {**span, "parent_id": parent, "attributes": held}
 
 
-def _usage(prompt: int) -> dict[str, int]:
+def _usage(prompt: int) -> dict[str, Any]:
     return {"gen_ai.usage.input_tokens": prompt, "gen_ai.usage.output_tokens": 1}
 
 
-MODEL = {"gen_ai.request.model": "m"}
+MODEL: dict[str, Any] = {"gen_ai.request.model": "m"}
 AROUND: list[tuple[list[dict[str, Any]], tuple[int, int | None, str]]] = [
     ([_told("invoke_model", 1, **_usage(7))], (1, 7, "")),
     ([_told("responses", 1, **MODEL)], (1, None, "")),
