@@ -53,14 +53,8 @@ def look(
 ) -> Look:
     """Say what logs show without labels: costs, ends, repeated calls, and what a cap would have saved.
 
-    Parameters
-    ----------
-    places
-        Files and folders: logs that ``traces import`` reads, and records.
-    format
-        The format of every log, a name of ``suffice traces import``; ``None``: recognized file by file.
-    texts
-        Also name the calls that were repeated most.
+    ``places`` are files and folders: logs that ``traces import`` reads, and records. ``format`` is that of
+    every log; ``None``: recognized file by file. ``texts``: also name the calls repeated most.
 
     Raises
     ------
@@ -77,10 +71,10 @@ def look(
     (250, 1250, [4, 3])
     """
     from suffice.datasets.logs import find_logs
-    from suffice.evaluation.look import look_at
+    from suffice.evaluation.look import look_at, shell_word
 
     logs, notes = find_logs(places, format)
-    return look_at(logs, notes=notes, texts=texts)
+    return look_at(logs, notes, [shell_word(str(one)) for one in places], texts=texts)
 
 
 def read(*places: str | Path, skip_invalid: bool = False) -> TraceSet:

@@ -31,6 +31,7 @@ from suffice.datasets.runs import (
     text_of,
 )
 from suffice.errors import DataError, SufficeWarning, at_most, counted, most_unpacked
+from suffice.reasoning import without_reasoning
 from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Token, TopToken
 from suffice.trace.usage import read_counts
 
@@ -197,7 +198,7 @@ def _record(row: Row) -> QuestionRecord | None:
     return QuestionRecord(
         question=Question(
             id=str(number) if epoch == 1 else f"{number}#{epoch}",
-            text=_text(asked),
+            text=text_of(asked),
             type=kind if isinstance(kind, str) else None,
         ),
         gold=Gold(
@@ -211,26 +212,19 @@ def _record(row: Row) -> QuestionRecord | None:
     )
 
 
-def _text(content: Any) -> str:
-    """Return a text, or the text parts of a message: its reasoning is not said."""
-    if isinstance(content, str):
-        return content
-    return text_of([p.get("text") for p in objects_in(content) if p.get("type", "text") == "text"])
-
-
 def _completion(output: Mapping[str, Any]) -> str:
-    return _text(output.get("completion")) or _text(_message(output).get("content"))
+    return text_of(output.get("completion")) or text_of(_message(output).get("content"))
 
 
 def _answer(row: Row) -> str | None:
     for event in reversed(children(row.values, "events")):
         used = event.get("event") == "tool" and not event.get("error")
         if used and event.get("function") in ANSWERING:
-            return _text(event.get("result")).strip()
+            return text_of(event.get("result")).strip()
     output = child(row.values, "output")
     if not output.get("choices") or _asks(_message(output)):
         return None
-    return _completion(output).strip()
+    return without_reasoning(_completion(output)).strip()
 
 
 def _steps(row: Row) -> Iterator[Step]:
@@ -258,7 +252,7 @@ def _steps(row: Row) -> Iterator[Step]:
             held = child(event, "score")
             value = _grade(held)
             if value is not None and scorer in (None, event.get("scorer", scorer)):
-                yield Noted(score=value, answer=_text(held.get("answer")) or None)
+                yield Noted(score=value, answer=text_of(held.get("answer")) or None)
     yield from inside
 
 
@@ -274,7 +268,7 @@ def _flat(events: Sequence[Mapping[str, Any]], *, tools: bool = False) -> Iterat
 
 def _search(row: Row, event: Mapping[str, Any]) -> Search:
     asked, result = event.get("arguments"), event.get("result")
-    text = _text(result) if isinstance(result, str | list) else str(result)
+    text = text_of(result) if isinstance(result, str | list) else str(result)
     return Search(
         query=query_of(asked),
         action=action_of(event.get("function"), asked),
@@ -302,29 +296,20 @@ def _call(row: Row, event: Mapping[str, Any]) -> Call:
 
 
 def _when(row: Row, event: Mapping[str, Any]) -> Row:
-    ended = event.get("completed") or event.get("timestamp")
-    return Row(row.file, row.number, {"timestamp": ended})
+    return row.inside("", {"timestamp": event.get("completed") or event.get("timestamp")})
 
 
 def _tokens(row: Row, output: Mapping[str, Any]) -> tuple[Token, ...] | None:
     first = next(iter(children(output, "choices")), {})
+    tokens = []
     try:
-        return (
-            tuple(
-                Token(
-                    str(one["token"]),
-                    one["logprob"],
-                    tuple(
-                        TopToken(str(top["token"]), top["logprob"])
-                        for top in children(one, "top_logprobs")
-                    ),
-                )
-                for one in children(child(first, "logprobs"), "content")
-            )
-            or None
-        )
+        for one in children(child(first, "logprobs"), "content"):
+            others = children(one, "top_logprobs")
+            top = tuple(TopToken(str(other["token"]), other["logprob"]) for other in others)
+            tokens.append(Token(str(one["token"]), one["logprob"], top))
     except (KeyError, TypeError) as error:
         raise row.error(f"no log-probabilities of tokens: {error!r}", "logprobs") from error
+    return tuple(tokens) or None
 
 
 def _scoring(events: Sequence[Mapping[str, Any]]) -> frozenset[Any]:

@@ -31,6 +31,7 @@ from suffice.datasets.runs import (
     text_of,
 )
 from suffice.errors import DataError, SufficeWarning, counted
+from suffice.reasoning import without_reasoning
 from suffice.trace.export import DOCUMENTS
 from suffice.trace.rounds.records import STOPPED_BY, Passage, Question, QuestionRecord
 from suffice.trace.usage import Counts, read_counts
@@ -139,7 +140,8 @@ class _Span:
 
     @property
     def counts(self) -> Counts:
-        told = {m[1]: v for name, v in self.attributes.items() if (m := _USAGE.fullmatch(name))}
+        held = self.attributes.items()
+        told = {m[1]: _value_of(v) for name, v in held if (m := _USAGE.fullmatch(name))}
         return read_counts(told, whole=True) if told else read_counts(self.attributes.get("usage"))
 
     @property
@@ -201,14 +203,9 @@ class _Span:
 # --- spans of a document ----------------------------------------------------------------------------
 def _spans(row: Row) -> Iterator[_Span]:
     resources = row.values.get("resourceSpans")
-    if exported := _exported(row):
-        for values in exported:
-            yield _span(row, _as_otlp(row, values))
-        return
-    plain = children(child(row.values, "data"), "spans") or [dict(row.values)]
+    plain = _exported(row) or children(child(row.values, "data"), "spans") or [dict(row.values)]
     if resources is None and isinstance(plain[0].get("attributes"), dict):
-        for values in plain:
-            yield _span(row, _as_otlp(row, values))
+        yield from (_span(row, _as_otlp(row, values)) for values in plain)
         return
     if not isinstance(resources, list):
         raise row.error(
@@ -237,14 +234,8 @@ def _exported(row: Row) -> list[dict[str, Any]]:
             own = trace.get("id")
             starts = [one.get("startTime", one.get("start_time")) for one in below]
             first = min((text for text in starts if isinstance(text, str)), default=None)
-            spans.append(
-                {
-                    **trace,
-                    "type": "agent",
-                    "trace_id": own,
-                    "start_time": trace.get("timestamp", first),
-                }
-            )
+            began = trace.get("timestamp", first)
+            spans.append({**trace, "type": "agent", "trace_id": own, "start_time": began})
             outer = {"trace_id": own, "parent_observation_id": own}
             waiting += [outer | {k: v for k, v in _snaked(one).items() if v} for one in below]
         elif "run_type" in held or ("type" in held and "trace_id" in held):
@@ -508,7 +499,8 @@ def _said(value: Any, roles: Sequence[str]) -> str | None:
             whole = loaded(value)
             inner = None if isinstance(whole, str) else _inner(whole, roles)
             if inner is None:
-                return value.strip() or None
+                others = any("role" in message for message in objects_in(whole))
+                return None if others else value.strip() or None
             value = inner
         elif (value := _inner(value, roles)) is None:
             return None
@@ -522,14 +514,14 @@ def _inner(value: Any, roles: Sequence[str]) -> Any:
         of_role = [m for m in messages if str(m.get("role", m.get("type", ""))).lower() in roles]
         unnamed = [m for m in messages if "role" not in m and "type" not in m]
         chosen = of_role or unnamed
-        return chosen[-1] if chosen else (text_of(value) or None)
+        parts = [item for item in value if not (isinstance(item, dict) and "role" in item)]
+        return chosen[-1] if chosen else (text_of(parts) or None)
     if not isinstance(value, dict):
         return None
     value = _unwrapped(value)
     parts = value.get("parts", value.get("content"))
     if isinstance(parts, list):
-        told = [part for part in objects_in(parts) if part.get("type", "text") == "text"]
-        return text_of([part.get("content", part.get("text")) for part in told]) or None
+        return text_of(parts) or None
     if isinstance(value.get("messages"), list):
         return value["messages"]
     return next((value[name] for name in _SAID if value.get(name)), None)
@@ -560,6 +552,7 @@ def _question(root: _Span, name: str) -> QuestionRecord:
     answer = handed if given is None else given
     if answer is None and calls and not calls[-1].asks:
         answer = calls[-1].told("output", _OUTPUT)
+    answer = None if answer is None else without_reasoning(answer).strip()
     asked = (text for span in (root, *calls) if (text := span.told("input", _INPUT)))
     held, began = root.attributes, _moment(root.start)
     rounds, scores = read_run(steps, None if decided else answer, began=began)

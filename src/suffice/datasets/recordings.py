@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -461,7 +462,7 @@ def _named(given: Iterable[Path], stated: str | None) -> tuple[dict[Path, str], 
     named: dict[Path, str] = {}
     foreign: dict[Path, DataError] = {}
     for path in given:
-        for one in _inside(path) if stated is None and path.is_dir() else [path]:
+        for one in inside(path) if stated is None and path.is_dir() else [path]:
             try:
                 named[one] = stated or recognized(one)
             except DataError as error:
@@ -475,12 +476,12 @@ def _named(given: Iterable[Path], stated: str | None) -> tuple[dict[Path, str], 
     return named, [*foreign]
 
 
-def _inside(folder: Path) -> list[Path]:
-    return sorted(
-        path
-        for path in folder.rglob("*")
-        if path.is_file() and all(part[0] != "." for part in path.relative_to(folder).parts)
-    )
+def inside(folder: Path, unread: Callable[[OSError], object] | None = None) -> Iterator[Path]:
+    """Yield the files in a folder and its folders, without hidden ones and links to folders."""
+    for root, folders, files in os.walk(folder, onerror=unread):
+        folders[:] = sorted(one for one in folders if not one.startswith("."))
+        paths = (Path(root, name) for name in sorted(files) if not name.startswith("."))
+        yield from (path for path in paths if path.is_file())  # no pipe, no device
 
 
 def _believed(named: Mapping[Path, str], name: str) -> str:

@@ -214,11 +214,15 @@ def loaded(text: str) -> Any:
 
 
 def text_of(content: Any) -> str:
-    """Return a text, or the texts of a list of parts."""
+    """Return a text, or the texts of a list of parts: its reasoning is not said."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):
-        texts = [part.get("text") if isinstance(part, dict) else part for part in content]
+        texts = [
+            part.get("text", part.get("content")) if isinstance(part, dict) else part
+            for part in content
+            if not isinstance(part, dict) or str(part.get("type", "text")).endswith("text")
+        ]
         return "\n".join(text for text in texts if isinstance(text, str))
     return ""
 

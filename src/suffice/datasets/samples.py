@@ -13,7 +13,7 @@ import json_repair
 
 from suffice.contracts import strict_json
 from suffice.datasets.files import content_of, objects_in_lists, plain_suffix
-from suffice.errors import DataError
+from suffice.errors import DataError, plain_file
 
 _HEAD = 256 << 10
 _MOST = 50
@@ -30,7 +30,8 @@ def sample(path: Path) -> Sequence[Mapping[str, Any]]:
         if text.startswith("PAR1"):
             import pyarrow.parquet as pq
 
-            return [dict.fromkeys(pq.read_schema(path).names)]
+            with plain_file(path).open("rb") as stream:
+                return [dict.fromkeys(pq.read_schema(stream).names)]
         if text.startswith("PK"):
             with zipfile.ZipFile(path) as archive:
                 return [dict.fromkeys(archive.namelist()[:_MOST])]

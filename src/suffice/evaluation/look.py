@@ -5,7 +5,6 @@ Nothing here proves anything or keeps a text: a run leaves a few numbers, some 6
 
 from __future__ import annotations
 
-import glob
 import json
 import math
 import re
@@ -14,20 +13,22 @@ import warnings
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
 import numpy as np
 
+from suffice.datasets.runs import loaded
 from suffice.errors import DataError, SufficeWarning, counted, struck
-from suffice.results.formats import amount
+from suffice.results.formats import amount, percent
 from suffice.results.markup import shorten, visible
 from suffice.results.table import WIDTH, Column, Table, table_of
 from suffice.results.tabular import Tabular
-from suffice.scoring import normalize_answer
 from suffice.trace.rounds.records import QuestionRecord
+from suffice.trace.store import SUFFIXES
 
 _MEASURES = ("rounds", "prompt_tokens", "completion_tokens", "tokens", "usd")
 _ENDS = {
@@ -39,16 +40,10 @@ _ENDS = {
     "error": "by an error",
     "unknown": "without an answer",
 }
-_LONGEST = 0.1
 _TOUCHED = (0.1, 0.25)  # shares of runs that the shown caps come closest to touching
-_FEWEST_AT_LIMIT = 3
-_FEW_ROUNDS = 10  # up to so many, any number may be a cap
-_ENOUGH_LABELS = 150
-_MOST_LINES = 24
-_MOST_TEXT, _MOST_CALLS, _MOST_TOOLS = 300, 5, 4
-_CALL = re.compile(r"\s*([A-Za-z_][\w.:/-]{0,99})[ \t]+(?=[{\[])")
-_THOUGHT = re.compile(r"^\s*(thought|action)\b", re.IGNORECASE | re.MULTILINE)
-_DECODER = json.JSONDecoder()
+_FEWEST_AT_LIMIT, _FEW_ROUNDS, _ENOUGH_LABELS = 3, 10, 150
+_MOST_LINES, _MOST_FILES, _MOST_TEXT, _MOST_SHOWN = 24, 20, 300, 4
+_NEXT_CALL = re.compile(r"\n(?=[A-Za-z_][\w.:/-]* [{\[])")
 Entry = Mapping[str, Any]
 
 
@@ -57,9 +52,9 @@ class Look(Tabular):
     """Hold what logs show without labels; shares are in [0, 1].
 
     ``costs``: each quantity over the ``runs`` that tell it in every round, with the mean of the longest
-    tenth of these runs, by rounds, and its share. ``cost``: the quantity behind the other shares: tokens,
-    else dollars, else rounds. ``repeats.share`` came from the first repeated call on. A cap touches
-    runs with more rounds. ``limit``: the rounds at which runs were cut, if that is one number.
+    tenth of these runs, by rounds, and its share. ``cost``: the quantity behind the other shares, told by
+    most runs. ``repeats.share`` came from the first repeated call on. A cap touches runs with more
+    rounds. ``limit``: the rounds at which runs were cut, if that is one number.
     """
 
     formats: tuple[Entry, ...]
@@ -76,156 +71,106 @@ class Look(Tabular):
     notes: tuple[str, ...]
     missing: str
     next: tuple[Entry, ...]
-    texts: tuple[Entry, ...] | None = field(default=None, metadata={"json_none": False})
+    texts: tuple[Entry, ...]
 
     def text(self, width: int | None = WIDTH) -> str:
-        """Return the look in at most 24 lines; lines to type are not broken."""
+        """Return the look in at most 24 lines, and the texts; lines to type are not broken."""
         room = width or 10 * WIDTH
 
         def lines(*said: str) -> list[str]:
-            return [
-                part for one in said for part in wrap(visible(one), room, break_on_hyphens=False)
-            ]
+            return [line for one in said for line in wrap(visible(one), room)]
 
-        first = [*lines(self._head()), *_aligned(self._spread(), room), *lines(*self._sentences())]
+        first = [*lines(self._head()), *self._spread(room), *lines(*self._sentences())]
         last = lines(self.missing)
-        for one in self.next:  # a line to type is never broken
-            fits = len(one["line"]) + len(one["what"]) + 5 <= room
-            told = f"{one['line']}   {one['what']}" if fits else one["line"]
-            last += [f"  {told}", *([] if fits else [f"      {one['what']}"])]
+        for one in self.next:
+            told = f"  {one['line']}   {one['what']}"
+            last += [told] if len(told) <= room else [f"  {one['line']}", f"      {one['what']}"]
         notes = lines(" ".join(self.notes))[: max(2, _MOST_LINES - len(first) - len(last))]
-        calls = [f"{one['repeats']:>7,} x {one['call']}" for one in self.texts or ()]
+        calls = [f"{one['repeats']:>7,} x {one['call']}" for one in self.texts]
         return "\n".join([*first, *notes, *last, *calls])
 
     def _head(self) -> str:
-        kinds = ", ".join(one["called"] for one in self.formats)
+        kinds = shorten(", ".join(one["called"] for one in self.formats), WIDTH // 2, "...")
         files = counted(sum(one["files"] for one in self.formats), "file")
-        names = [shorten(visible(name), 30, "...") for name in [*self.tools][:_MOST_TOOLS]]
-        names += [f"{len(self.tools) - _MOST_TOOLS:,} more"] * (len(self.tools) > _MOST_TOOLS)
+        names = [shorten(visible(name), 30, "...") for name in [*self.tools][:_MOST_SHOWN]]
+        names += ["..."] * (len(self.tools) > _MOST_SHOWN)
         tools = f", {counted(len(self.tools), 'tool')}: {', '.join(names)}" * bool(names)
-        told = f"{counted(self.runs, 'run')} ({shorten(kinds, WIDTH // 2, '...')}; {files})"
-        return f"{told}, {counted(self.rounds, 'round')}{tools}."
+        return f"{counted(self.runs, 'run')} ({kinds}; {files}), {counted(self.rounds, 'round')}{tools}."
 
-    def _spread(self) -> Iterator[list[str]]:
-        yield ["", "median", "mean", "longest 10%", "all", ""]
-        for one in self.costs:
-            if (name := one["cost"]) != "tokens":
-                sums = (one[key] for key in ("median", "mean", "longest_mean", "total"))
-                cells = [f"${amount(x)}" if name == "usd" else number_in_words(x) for x in sums]
-                if name == "rounds":
-                    cells[-1] = f"{one['total']:,.0f}"
-                tail = f"({share_in_words(one['longest_share'])} in the longest 10%)"
-                yield [_words(name), *cells, tail * (name in (self.cost, "prompt_tokens"))]
+    def _spread(self, room: int) -> Iterator[str]:
+        rows = [["", "median", "mean", "longest 10%", "all", ""]]
+        for one in (one for one in self.costs if one["cost"] != "tokens"):
+            cells = [_short(one[key]) for key in ("median", "mean", "longest_mean", "total")]
+            tail = f"({percent(one['longest_share'])}% in the longest 10%)"
+            rows.append(
+                [_words(one["cost"]), *cells, tail * (one["cost"] in (self.cost, _MEASURES[1]))]
+            )
+        name, *widths = (max(map(len, column)) for column in zip(*rows, strict=True))
+        for row in rows:
+            cells = [cell.rjust(wide) for cell, wide in zip(row[1:-1], widths, strict=False)]
+            line = "   ".join([row[0].ljust(name), *cells, row[-1]]).rstrip()
+            yield line if len(line) <= room else line.replace("in the longest 10%", "there")
 
     def _sentences(self) -> Iterator[str]:
         what = _words(self.cost)
         if self.cost == "rounds":
-            none = len(self.costs) == 1
-            yield f"{'No tokens or dollars are' if none else 'No cost is'} told; rounds stand for costs."
+            yield "Few tokens or dollars are told; rounds stand for costs."
         shown = [one for one in self.costs if one["cost"] != "tokens" and one["runs"] < self.runs]
-        untold = [f"{_words(one['cost'])} of {self.runs - one['runs']:,}" for one in shown]
-        if untold:
-            untold[-1] += " runs"
-            yield f"Not told: {', '.join(untold)}; sums and shares are over the others."
+        if untold := [f"{_words(one['cost'])} of {self.runs - one['runs']:,}" for one in shown]:
+            yield f"Not told: {', '.join(untold)} runs; sums and shares are over the others."
         at = "" if self.limit is None else f" of {self.limit:,}"
         ends = [f"{n:,} {_ENDS[name]}{at * (name == 'budget')}" for name, n in self.ended.items()]
         yield f"How runs ended: {', '.join(ends)}."
         if self.repeats is None:
             yield "Repeats: unknown, as no round tells its call."
         else:
-            runs = counted(self.repeats["runs"], "run") if self.repeats["runs"] else "no run"
-            known = self.repeats["share"] > 0  # else no run that repeats tells its cost
-            share = f"; {share_in_words(self.repeats['share'])} of all {what} came after the first repeat"
-            yield f"Repeats: {runs} asked the same again{share * known}."
+            came = f"; {percent(self.repeats['share'])}% of all {what} came after the first repeat"
+            runs = counted(self.repeats["runs"], "run")
+            yield f"Repeats: {runs} asked the same again{came * bool(self.repeats['share'])}."
         for cap in self.caps:
             hit = f" ({cap['at_limit']:,} of those at the limit)" * bool(cap["at_limit"])
-            told = f"touched {counted(cap['touched'], 'run')}{hit}"
-            saved = f"saved {share_in_words(cap['saved'])} of the {what}"
-            other = cap["other_answers"]
-            answers = "" if other is None else f"; {counted(other, 'answer')} would differ"
-            yield f"A cap of {cap['rounds']:,} would have {told} and {saved}{answers}."
+            saved = f"saved {percent(cap['saved'])}% of the {what}"
+            touched = f"touched {counted(cap['touched'], 'run')}{hit}"
+            yield f"A cap of {cap['rounds']:,} would have {touched} and {saved}."
 
     def tables(self) -> Sequence[Table]:
-        costs = [*map(_column, ("cost", "runs", "median", "mean", "longest_mean", "total"))]
-        caps = map(_column, ("rounds", "touched", "at_limit", "saved", "other_answers"))
         said = (*self._sentences(), *self.notes)
-        steps = [*map(_column, ("line", "what"))]
         return (
-            table_of("costs", self.costs, [*costs, _column("longest_share")], self._head(), said),
-            table_of("caps", self.caps, [*caps], f"Caps: {_words(self.cost)} saved"),
-            table_of("next", self.next, steps, self.missing),
-            table_of("texts", self.texts or (), [*map(_column, ("repeats", "call"))]),
+            _frame("costs", self.costs, self._head(), said),
+            _frame("caps", self.caps, f"Caps: shares of the {_words(self.cost)} saved"),
+            _frame("next", self.next, self.missing),
         )
 
 
-def _column(name: str) -> tuple[str, Column]:
-    share = name in ("saved", "longest_share")
-    text = name in ("cost", "line", "what", "call")
-    kind: Any = "percent" if share else "text" if text else "number"
-    return name, Column(name=name, kind=kind, head=_words(name) + " %" * share)
-
-
-def _aligned(rows: Iterable[Sequence[str]], room: int) -> Iterator[str]:
-    held = [*rows]
-    widths = [max(map(len, column)) for column in zip(*held, strict=True)]
-    for name, *cells, tail in held:
-        numbers = [cell.rjust(wide) for cell, wide in zip(cells, widths[1:], strict=False)]
-        line = "   ".join([f"{name:<{widths[0]}}", *numbers, tail]).rstrip()
-        yield line if len(line) <= room else line.replace("in the longest 10%", "there")
+def _frame(name: str, rows: Sequence[Entry], title: str, notes: Sequence[str] = ()) -> Table:
+    columns = [
+        (key, Column(name=key, kind="text" if isinstance(cell, str) else "number"))
+        for key, cell in (rows[0] if rows else {}).items()
+    ]
+    return table_of(name, rows, columns, title, notes)
 
 
 def _words(name: str) -> str:
     return "dollars" if name == "usd" else name.replace("_", " ")
 
 
-def number_in_words(value: float) -> str:
-    """Format a number: three digits of large ones, one decimal of small ones.
-
-    >>> number_in_words(5.0), number_in_words(7.2), number_in_words(16312.0), number_in_words(6.74e6)
-    ('5', '7.2', '16,300', '6.7M')
-    """
-    for size, mark in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
-        if value >= 0.9995 * size:
-            return f"{value / size:,.{int(value < 99.95 * size)}f}{mark}"
-    if value >= 100:
-        scale = 10 ** (math.floor(math.log10(value)) - 2)
-        return f"{round(value / scale) * scale:,}"
-    return f"{value:.1f}".removesuffix(".0")
+def _short(value: float) -> str:
+    return f"{value / 1e6:,.1f}M" if value >= 1e6 else amount(value).removesuffix(".00")
 
 
-def share_in_words(share: float) -> str:
-    """Format a share in whole percent; 0% and 100% are exact.
-
-    >>> share_in_words(0.3149), share_in_words(0.001), share_in_words(0.999), share_in_words(1.0)
-    ('31%', 'under 1%', 'over 99%', '100%')
-    """
-    if 0 < share < 0.005:
-        return "under 1%"
-    return "over 99%" if 0.995 <= share < 1 else f"{100 * share:.0f}%"
-
-
-# --- one run --------------------------------------------------------------------------------------
 def calls_of(action: str | None, query: str | None) -> list[tuple[str | None, str]]:
     """Return the calls of a round: the tool, where it is told, and a text that equal calls share.
 
-    An action is calls as ``tool {"JSON": "arguments"}``, in which order of keys and blanks do not count, or
-    another text. Of a model's thoughts, or a hash of them, the query tells calls apart.
+    Of a text that is no call, as a thought or a hash, the query tells calls apart.
     """
     found: list[tuple[str | None, str]] = []
-    at, text = 0, (action or "").strip()
-    while at < len(text) and (head := _CALL.match(text, at)):
-        try:
-            arguments, at = _DECODER.raw_decode(text, head.end())
-        except (ValueError, RecursionError):
-            break
-        told = json.dumps(arguments, sort_keys=True, ensure_ascii=False)
-        found.append((head[1], f"{head[1]} {told}"))
-    if found and at == len(text):
-        return found
-    words = " ".join(text.split())
-    if query and (" " not in words or _THOUGHT.search(text)):
-        words = " ".join(query.split())
-    return [(None, words)] if words else []
+    for call in _NEXT_CALL.split((action or "").strip()):
+        tool, _, told = call.partition(" ")
+        if isinstance(arguments := loaded(told), str):
+            words = " ".join((query or action or "").split())
+            return [(None, words)] if words else []
+        found.append((tool, f"{tool} {json.dumps(arguments, sort_keys=True, ensure_ascii=False)}"))
+    return found
 
 
 def _costs_of(run: QuestionRecord) -> dict[str, list[float]]:
@@ -242,95 +187,85 @@ def _costs_of(run: QuestionRecord) -> dict[str, list[float]]:
 
 
 class _Tally:
-    def __init__(self, *, texts: bool) -> None:
-        self.texts = texts
+    def __init__(self) -> None:
         self.lengths = array("q")
         self.amounts = {name: array("d") for name in _MEASURES}
         self.by_round: dict[str, Counter[int]] = defaultdict(Counter)
         self.after, self.counts, self.tools, self.again = (Counter[str]() for _ in range(4))
         self.ended: dict[str, Counter[int]] = {name: Counter() for name in _ENDS}  # by rounds
-        self.unlike = Counter[int]()  # answers that differ from the last one, by round
 
-    def add(self, run: QuestionRecord) -> None:
-        answers = [one.answer for one in run.rounds]
-        if not answers:
+    def add(self, run: QuestionRecord, *, texts: bool) -> None:
+        if not run.rounds:
             self.counts["empty"] += 1
             return
-        self.lengths.append(len(answers))
+        self.lengths.append(len(run.rounds))
         self.counts["labeled"] += bool(run.gold.answers or run.scores)
-        costs, first = _costs_of(run), self._repeat(run)
+        costs, first, seen = _costs_of(run), None, set[str]()
+        for number, one in enumerate(run.rounds):
+            calls = calls_of(one.action, one.query)
+            self.tools.update(tool for tool, _ in calls if tool is not None)
+            again = [call for _, call in calls if call in seen]
+            self.counts.update(calls=len(calls), repeats=len(again))
+            self.again.update(struck(call[:_MOST_TEXT]) for call in again if texts)
+            first = number if again and first is None else first
+            seen.update(call for _, call in calls)
         for name, held in self.amounts.items():
             held.append(sum(costs[name]) if name in costs else math.nan)
             self.by_round[name].update(dict(enumerate(costs.get(name, ()))))
         if first is not None:
             self.counts["repeating"] += 1
             self.after.update({name: sum(costs[name][first:]) for name in costs})
-        last, end = answers[-1], str(run.stopped_by or "end")
+        end, answer = str(run.stopped_by or "end"), run.rounds[-1].answer
         if end == "end":
-            end = "answer" if last and last.strip() else "unknown"
-        self.ended[end][len(answers)] += 1
-        self.counts["unanswered"] += None in answers
-        if not self.counts["unanswered"]:
-            final = normalize_answer(last or "")
-            for number, answer in enumerate(answers):
-                self.unlike[number] += answer != last and normalize_answer(answer or "") != final
-
-    def _repeat(self, run: QuestionRecord) -> int | None:
-        """Return the index of the first round with a call of an earlier one."""
-        first, seen = None, set[str]()
-        for number, one in enumerate(run.rounds):
-            calls = calls_of(one.action, one.query)
-            self.tools.update(tool for tool, _ in calls if tool is not None)
-            again = [call for _, call in calls if call in seen]
-            self.counts.update(calls=len(calls), repeats=len(again))
-            if self.texts:
-                self.again.update(struck(call[:_MOST_TEXT]) for call in again)
-            first = number if again and first is None else first
-            seen.update(call for _, call in calls)
-        return first
+            end = "answer" if answer and answer.strip() else "unknown"
+        self.ended[end][len(run.rounds)] += 1
 
 
-# --- all runs -------------------------------------------------------------------------------------
-def look_at(logs: Iterable[Any], *, notes: Sequence[str] = (), texts: bool = False) -> Look:
-    """Return what logs show: objects with ``path``, ``format``, ``called``, ``runs()`` and ``problems``."""
-    tally, ids, whole = _Tally(texts=texts), dict[int, int](), list[Any]()
-    formats: dict[str, dict[str, Any]] = {}
-    problems: list[str] = []
+def look_at(
+    logs: Iterable[Any],
+    notes: Sequence[str] = (),
+    typed: Sequence[str] = (),
+    *,
+    texts: bool = False,
+) -> Look:
+    """Return what logs show: objects with ``path``, ``format``, ``called``, ``runs()`` and ``problems``.
+
+    ``typed``: the words that name exactly these logs for ``traces import``, if there are such.
+    """
+    tally, ids, whole = _Tally(), dict[int, int](), list[Any]()
+    counts, formats, problems = tally.counts, dict[str, dict[str, Any]](), list[str]()
     for number, log in enumerate(logs):
-        before, same = len(tally.lengths), tally.counts["same"]
+        before, same = len(tally.lengths), counts["same"]
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always", SufficeWarning)
             for run in log.runs():
-                tally.counts["same"] += ids.setdefault(hash(run.question.id), number) != number
-                tally.add(run)
-        problems += log.problems
-        if not log.problems and same == tally.counts["same"]:
-            whole.append(log)
-        problems += [str(one.message) for one in warned]
+                counts["same"] += ids.setdefault(hash(run.question.id), number) != number
+                tally.add(run, texts=texts)
+        whole += [log] * (not log.problems and same == counts["same"])
+        problems += [*log.problems, *(str(one.message) for one in warned)]
         told = {"format": log.format, "called": log.called, "files": 0, "runs": 0}
         kind = formats.setdefault(log.format, told)
         kind["files"] += 1
         kind["runs"] += len(tally.lengths) - before
     if not tally.lengths:
         raise DataError("; ".join(["no run with a round in these logs", *problems[:1]]))
-    counts, lengths = tally.counts, np.array(tally.lengths)
-    ended, longest = tally.ended, int(lengths.max())
+    lengths, ended = np.array(tally.lengths), tally.ended
+    longest = int(lengths.max())
     if longest > 1 and ended["unknown"][longest] >= _FEWEST_AT_LIMIT:  # a limit that nobody told
         ended["budget"][longest] += ended["unknown"].pop(longest)
     limits = [rounds for rounds, number in ended["budget"].items() if number]
-    costs = tuple(one for name in _MEASURES if (one := _spread(name, tally, lengths)))
-    told_by = {one["cost"]: one["runs"] for one in costs if one["total"]}
-    cost = next((name for name in ("prompt_tokens", "usd") if name in told_by), "rounds")
-    if cost == "prompt_tokens" and 2 * told_by.get("tokens", 0) >= told_by[cost]:
-        cost = "tokens"
+    costs = tuple(one for name in _MEASURES if (one := _costs(name, tally, lengths)))
+    told_by = Counter({one["cost"]: one["runs"] for one in costs if one["total"]})
+    most = max(("tokens", "prompt_tokens", "usd"), key=lambda name: told_by[name])
+    cost = most if told_by[most] else "rounds"
     total = next(one["total"] for one in costs if one["cost"] == cost)
     caps = tuple(_caps(tally, lengths, cost, total))
-    missing, steps = _next(whole, counts["labeled"], caps, len(lengths))
     repeats = {"runs": counts["repeating"], "calls": counts["repeats"]}
-    said = [
-        (counts["empty"], "without a round left out"),
-        (counts["same"], "with the id of another"),
-    ]
+    said = {"without a round left out": counts["empty"], "with the id of another": counts["same"]}
+    remarks = [f"{counted(number, 'run')} {what}." for what, number in said.items() if number]
+    remarks += [*notes, *(f"Of {len(problems):,} problems: {one:.150}" for one in problems[:1])]
+    words = typed if not notes and len(whole) == number + 1 else ()
+    missing, steps = _next(whole, words, counts["labeled"], len(lengths), caps)
     return Look(
         formats=tuple(kind for kind in formats.values() if kind["runs"]),
         runs=len(lengths),
@@ -343,42 +278,30 @@ def look_at(logs: Iterable[Any], *, notes: Sequence[str] = (), texts: bool = Fal
         repeats={**repeats, "share": tally.after[cost] / total} if counts["calls"] else None,
         caps=caps,
         labeled=counts["labeled"],
-        notes=(
-            *(f"{counted(number, 'run')} {what}." for number, what in said if number),
-            *notes,
-            *(f"{counted(len(problems), 'problem')}: {shorten(one, 150)}" for one in problems[:1]),
-        ),
+        notes=tuple(remarks),
         missing=missing,
         next=steps,
         texts=tuple(
             {"call": shorten(visible(" ".join(call.split())), 66, "..."), "repeats": number}
-            for call, number in tally.again.most_common(_MOST_CALLS)
-        )
-        if texts
-        else None,
+            for call, number in tally.again.most_common(_MOST_SHOWN)
+        ),
     )
 
 
-def _spread(name: str, tally: _Tally, lengths: Any) -> Entry | None:
+def _costs(name: str, tally: _Tally, lengths: Any) -> Entry | None:
     amounts = np.array(tally.amounts[name])
     lengths, amounts = lengths[~np.isnan(amounts)], amounts[~np.isnan(amounts)]
     if not len(amounts):
         return None
-    size = max(1, round(_LONGEST * len(amounts)))
+    size = max(1, round(0.1 * len(amounts)))
     border = np.sort(lengths)[-size]
     above = lengths > border
     # runs as long as the shortest of the tail share its remaining places evenly
     tail = float(amounts[above].sum() + amounts[lengths == border].mean() * (size - above.sum()))
     total = float(amounts.sum())
-    return {
-        "cost": name,
-        "runs": len(amounts),
-        "median": float(np.median(amounts)),
-        "mean": total / len(amounts),
-        "longest_mean": tail / size,
-        "total": total,
-        "longest_share": tail / total if total else 0.0,
-    }
+    spread = {"median": float(np.median(amounts)), "mean": total / len(amounts)}
+    spread |= {"longest_mean": tail / size, "total": total}
+    return {"cost": name, "runs": len(amounts), **spread, "longest_share": tail / (total or 1.0)}
 
 
 def _caps(tally: _Tally, lengths: Any, cost: str, total: float) -> Iterator[Entry]:
@@ -392,65 +315,50 @@ def _caps(tally: _Tally, lengths: Any, cost: str, total: float) -> Iterator[Entr
             chosen.add(min(left, key=lambda cap: (abs(touched[cap] - aim), -cap)))
     for cap in sorted(chosen, reverse=True):
         beyond = math.fsum(spent for at, spent in tally.by_round[cost].items() if at >= cap)
-        yield {
-            "rounds": cap,
-            "touched": touched[cap],
-            "at_limit": sum(n for rounds, n in tally.ended["budget"].items() if rounds > cap),
-            "saved": min(1.0, beyond / total),
-            "other_answers": None if tally.counts["unanswered"] else tally.unlike[cap - 1],
-        }
+        at_limit = sum(n for rounds, n in tally.ended["budget"].items() if rounds > cap)
+        saved = {"at_limit": at_limit, "saved": min(1.0, beyond / total)}
+        yield {"rounds": cap, "touched": touched[cap], **saved}
 
 
-# --- what is missing, and what to type ------------------------------------------------------------
 def _next(
-    whole: Sequence[Any], labeled: int, caps: Sequence[Entry], runs: int
+    whole: Sequence[Any], typed: Sequence[str], labeled: int, runs: int, caps: Sequence[Entry]
 ) -> tuple[str, tuple[Entry, ...]]:
+    """Return what is missing, and lines to type."""
     watch = f'suffice.Watch("fixed-{caps[0]["rounds"] if caps else 5}", record="live.db")'
     beside = {"line": watch, "what": "beside your agent, stops nothing"}
     if not caps:
         return "Each run has one round: there is nothing to stop. Record every round:", (beside,)
-    record, steps = next((log.path for log in whole if log.format == "record"), ""), list[Entry]()
-    if whole and not record:
-        words = " ".join(_patterns([Path(log.path) for log in whole]))
-        stated = f" --format {whole[0].format}" * whole[0].stated
-        record = _free("logs.parquet")
-        line = f"suffice traces import {words}{stated} --out {record}"
-        steps.append({"line": line, "what": "logs as a record"})
-    if not record:
+    if not whole:
         return "What a cap loses takes labels, and no log was read whole. Record anew:", (beside,)
-    place = shlex.quote(record)
+    steps = list[Entry]()
+    record = next((log.path for log in whole if log.format == "record"), "")
+    if not record:
+        files = typed or [shell_word(log.path) for log in whole[:_MOST_FILES]]
+        record, most = _free("logs.parquet"), f"the first {_MOST_FILES} "
+        what = f"{most * (len(whole) > _MOST_FILES and not typed)}logs as a record"
+        line = f"suffice traces import {' '.join(files)}{whole[0].stated} --out {record}"
+        steps.append({"line": line, "what": what})
     if labeled >= min(_ENOUGH_LABELS, runs / 2):
-        steps.append(
-            {"line": f"suffice choose {place}", "what": "what each policy is proven to lose"}
-        )
+        line = f"suffice choose {shell_word(record)}"
+        steps.append({"line": line, "what": "what each policy is proven to lose"})
         return f"{counted(labeled, 'run')} have a score or gold answers. What a cap loses:", (
             *steps,
         )
-    out = "" if record.endswith(".db") else f" --out {_free('labeled.parquet')}"
-    line = f"suffice traces label {place} labels.csv{out}"
+    out = "" if record.endswith(SUFFIXES) else f" --out {_free('labeled.parquet')}"
+    line = f"suffice traces label {shell_word(record)} labels.csv{out}"
     steps.append({"line": line, "what": f"gold answers or scores, {_ENOUGH_LABELS} are a start"})
-    said = (
-        "Whether those answers were right is not in these logs. Two ways to know what a cap loses:"
-    )
-    return said, (*steps, beside)
+    ways = "Two ways to know what a cap loses:"
+    return f"Whether those answers were right is not in these logs. {ways}", (*steps, beside)
 
 
 def _free(name: str) -> str:
-    names = (Path(name).with_stem(f"{Path(name).stem}{n or ''}") for n in range(1000))
-    return next((str(one) for one in names if not one.exists()), name)
+    names = (Path(name).with_stem(f"{Path(name).stem}{n or ''}") for n in count())
+    return str(next(one for one in names if not one.exists()))
 
 
-def _patterns(files: Sequence[Path]) -> Iterator[str]:
-    """Return words of a shell for exactly these files: patterns where they match no other."""
-    for kind in dict.fromkeys((file.suffix, len(file.parts)) for file in files):
-        own = [file for file in files if (file.suffix, len(file.parts)) == kind]
-        parts = [{*part} for part in zip(*(file.parts for file in own), strict=True)]
-        same = [part.pop() if len(part) == 1 else "" for part in parts]
-        shown = "/".join(
-            [*(shlex.quote(part) if part else "*" for part in same[:-1]), f"*{kind[0]}"]
-        )
-        inner = "/".join([*(glob.escape(part) or "*" for part in same[:-1]), f"*{kind[0]}"])
-        if len(own) > 1 and {Path(one) for one in glob.glob(inner)} == {*own}:  # noqa: PTH207 - as a shell
-            yield shown
-        else:
-            yield from (shlex.quote(str(file)) for file in own)
+def shell_word(name: str) -> str:
+    """Return a file's name as a shell takes it and a terminal shows it."""
+    if name.isprintable():
+        return shlex.quote(f"./{name}" if name.startswith("-") else name)
+    escaped = name.encode("unicode_escape").decode().replace("'", "\\'")
+    return f"$'{escaped}'"

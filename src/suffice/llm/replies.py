@@ -4,31 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from suffice.contracts import MAX_REPLY_LETTERS, Completion, whole_text
 from suffice.llm.wire import BrokenReply, NullReply, excerpt, tokens_of
 
 _BOM = b"\xef\xbb\xbf"
-_LINE_END = re.compile(rb"\r\n|\r|\n")
-_FIELD = re.compile(rb"(?:\A|[\r\n])(?:\xef\xbb\xbf)?(?:data|event|id|retry|):", re.MULTILINE)
+_FIELD = re.compile(rb"(?:\A|[\r\n])(?:\xef\xbb\xbf)?(?:data|event|id|retry|):")
 _SPENT = ("length", "content_filter")  # why a model may end without a word
 _FAILED = re.compile(r"error|fail|abort|cancel|interrupt|insufficient|malformed", re.IGNORECASE)
-_THOUGHTS = ("thinking", "redacted_thinking", "reasoning", "reasoning_content", "reasoning_text")
-_TEXTS = ("text", "output_text", None)
+_THOUGHT = re.compile(r"think|reason|thought", re.IGNORECASE)
+_TEXTS = ("text", "output_text", "refusal", None)
 _CALLS = ("tool_calls", "function_call")
-# where other interfaces put a text; an event with one of these and without choices is a part of a reply
-_ELSEWHERE = (
-    "text",
-    "content",
-    "delta",
-    "message",
-    "response",
-    "output",
-    "completion",
-    "candidates",
-)
 
 
 class UntrustedEvents(BrokenReply):
@@ -46,8 +34,7 @@ def parse_completions(
     """
     held = payload if isinstance(payload, Mapping) else {}
     choices = held.get("choices")
-    if held.get("error"):
-        raise BrokenReply(f"{source} reported an error in its reply: {excerpt(held['error'])}")
+    _refuse(held.get("error"), source)
     if not isinstance(choices, list) or not all(isinstance(c, Mapping) for c in choices):
         raise BrokenReply(
             f"{source} sent a reply without a list of choices: {excerpt(payload)}. "
@@ -55,21 +42,21 @@ def parse_completions(
         )
     return tuple(
         _completion(choice, top_logprobs, source, null_is_empty=null_is_empty)
-        for choice in sorted(choices, key=_index)
+        for _, choice in sorted(enumerate(choices), key=lambda placed: _index(*placed))
     )
+
+
+def _refuse(error: object, source: str) -> None:
+    if error:
+        raise BrokenReply(f"{source} reported an error in its reply: {excerpt(error)}")
 
 
 def _completion(
     choice: Mapping[str, Any], top_logprobs: int, source: str, *, null_is_empty: bool
 ) -> Completion:
     text, reason, body = _text(choice, source), choice.get("finish_reason"), _body(choice)
-    for error in (choice.get("error"), body.get("error")):
-        if error:
-            raise BrokenReply(f"{source} reported an error in its reply: {excerpt(error)}")
-    if isinstance(reason, str) and _FAILED.search(reason):
-        raise BrokenReply(
-            f"{source} ended its reply with finish_reason {reason!r}: {excerpt(choice)}"
-        )
+    failed = isinstance(reason, str) and _FAILED.search(reason)
+    _refuse(choice.get("error") or body.get("error") or (choice if failed else None), source)
     if not text and (reason in _CALLS or any(body.get(name) for name in _CALLS)):
         raise BrokenReply(
             f"{source} called a tool in place of a text, though none was offered: {excerpt(choice)}"
@@ -95,37 +82,29 @@ def _text(choice: Mapping[str, Any], source: str) -> str | None:
     """Return the text of a choice or of a piece; ``None``: it has none."""
     body = _body(choice)
     content = body.get("content", choice.get("text") if not body else None)
-    if not content and body.get("refusal"):
-        content = body["refusal"]
+    content = content or body.get("refusal") or content
     if content is None or isinstance(content, str):
         return content
-    if isinstance(content, list | Mapping):
-        parts = [_part(part) for part in ([content] if isinstance(content, Mapping) else content)]
-        if all(part is not None for part in parts):
-            return "".join(part or "" for part in parts)
-    raise BrokenReply(f"{source} sent a choice whose text is no string: {excerpt(choice)}")
+    parts = [_part(part) for part in (content if isinstance(content, list) else [content])]
+    if any(part is None for part in parts):
+        raise BrokenReply(f"{source} sent a choice whose text is no string: {excerpt(choice)}")
+    return "".join(part or "" for part in parts)
 
 
 def _part(part: object) -> str | None:
     """Return the text of one part of a content; ``None``: it is no text."""
-    if isinstance(part, str):
-        return part
     if not isinstance(part, Mapping):
-        return None
+        return part if isinstance(part, str) else None
     kind = part.get("type")
-    if kind in _THOUGHTS or part.get("thought") is True:
+    if part.get("thought") is True or _THOUGHT.search(str(kind)):
         return ""
-    text = (
-        part.get("refusal" if kind == "refusal" else "text")
-        if kind in (*_TEXTS, "refusal")
-        else None
-    )
+    text = part.get("refusal" if kind == "refusal" else "text") if kind in _TEXTS else None
     return text if isinstance(text, str) else None
 
 
-def _index(choice: Mapping[str, Any]) -> int:
-    index = choice.get("index")
-    return index if isinstance(index, int) else 0
+def _index(place: int, choice: Mapping[str, Any]) -> int:
+    index = str(choice.get("index"))  # some write it as text
+    return int(index) if index.isdecimal() else place
 
 
 # --- replies that come as events -----------------------------------------------------------------
@@ -133,35 +112,27 @@ class _Decoder:
     """Decode server-sent events as the HTML standard says (9.2.6), with the one that the end cuts off."""
 
     def __init__(self) -> None:
-        self._left, self._begun, self._after_cr = b"", False, False
-        self._name, self._data = b"", list[bytes]()
+        self._left, self._name, self._data = b"", b"", list[bytes]()
 
     def feed(self, chunk: bytes, *, end: bool = False) -> Iterator[tuple[bytes, list[bytes]]]:
         """Yield the name and the data lines of each event that is complete."""
-        if self._after_cr:
-            chunk = chunk.removeprefix(b"\n")
-            self._after_cr = not chunk and not end
         held = self._left + chunk
-        if not self._begun and len(held) < len(_BOM) and _BOM.startswith(held) and not end:
-            self._left = held
-            return
-        self._after_cr = self._after_cr or held.endswith(b"\r")
-        *lines, self._left = _LINE_END.split(held if self._begun else held.removeprefix(_BOM))
-        self._begun = True
-        if end:
-            lines, self._left = [*lines, self._left, b""], b""
-        for line in lines:
+        # at the end of a chunk, a carriage return may be half of a line's end
+        whole = len(held) if end else 1 + max(held.rfind(b"\n"), held.rfind(b"\r", 0, -1))
+        self._left = held[whole:]
+        for line in [*held[:whole].splitlines(), *([b""] if end else [])]:
             if not line:
                 if self._data:
                     yield self._name, self._data
                 self._name, self._data = b"", []
                 continue
-            field, _, value = line.partition(b":")
-            value = value.removeprefix(b" ")
+            field, _, value = line.removeprefix(_BOM).partition(b":")
             if field == b"data":
-                self._data.append(value)
+                self._data.append(value.removeprefix(b" "))
             elif field == b"event":
                 self._name = value.strip()
+            elif field.startswith(b"{"):  # some tell of an error without a field
+                self._data.append(line)
 
 
 def are_events(content: bytes) -> bool:
@@ -177,62 +148,50 @@ class _Assembly:
     def __init__(self, source: str) -> None:
         self._source, self._decoder = source, _Decoder()
         self._choices: dict[int, dict[str, Any]] = {}
+        self._pieces: dict[int, list[str]] = {}
         self._further: dict[str, Any] = {}
         self._done = False
 
     def feed(self, chunk: bytes, *, end: bool = False) -> Iterator[tuple[int, str]]:
         """Yield the index and text of each new piece."""
         for name, lines in self._decoder.feed(chunk, end=end):
-            for event in self._documents(lines):
-                error = event.get("error") or (event if name == b"error" else None)
-                if error:
-                    raise BrokenReply(f"{self._source} broke off its reply: {excerpt(error)}")
-                choices = event.get("choices")
-                if choices is None and any(event.get(key) for key in _ELSEWHERE):
-                    raise UntrustedEvents(
-                        f"{self._source} sent an event without choices: {excerpt(event)}"
-                    )
+            for event in () if self._done else self._documents(lines):
+                _refuse(event if name == b"error" else event.get("error"), self._source)
                 self._further |= {k: v for k, v in event.items() if v and k != "choices"}
-                for choice in choices or ():
-                    yield self._add(choice)
+                choices = event.get("choices") or []
+                for place, choice in enumerate(choices if isinstance(choices, list) else [choices]):
+                    yield self._add(place, choice)
 
-    def _documents(self, lines: list[bytes]) -> Iterator[Mapping[str, Any]]:
-        """Yield the JSON objects of an event; some servers put no blank line between events."""
+    def _documents(self, lines: list[bytes]) -> Sequence[Mapping[str, Any]]:
+        """Return the JSON objects of an event; some servers put no blank line between events."""
         for texts in ([b"\n".join(lines)], lines):
+            said = [text for text in map(bytes.strip, texts) if text]
+            end = said.index(b"[DONE]") if b"[DONE]" in said else None
             try:
-                found = [
-                    None if text.strip() in (b"[DONE]", b"") else json.loads(text) for text in texts
-                ]
+                found = [json.loads(text) for text in said[:end]]
             except (ValueError, RecursionError):
                 continue
-            if any(
-                document is not None and not isinstance(document, Mapping) for document in found
-            ):
-                break
-            self._done = self._done or b"[DONE]" in map(bytes.strip, texts)
-            yield from (document for document in found if document is not None)
-            return
+            if all(isinstance(document, Mapping) for document in found):
+                self._done = end is not None
+                return found
         raise BrokenReply(f"{self._source} sent an event that is no JSON object: {excerpt(lines)}")
 
-    def _add(self, choice: object) -> tuple[int, str]:
+    def _add(self, place: int, choice: object) -> tuple[int, str]:
         if not isinstance(choice, Mapping):
             raise BrokenReply(f"{self._source} sent a choice that is no object: {excerpt(choice)}")
-        index, text, body = _index(choice), _text(choice, self._source), _body(choice)
-        made = self._choices.setdefault(
-            index, {"index": index, "message": {"content": None}, "logprobs": {}}
-        )
-        message = made["message"]
-        before = message["content"] or ""
-        if text and body is choice.get("message") and before:  # whole, behind its pieces
+        index, body = _index(place, choice), _body(choice)
+        text = _text(choice, self._source)
+        made = self._choices.setdefault(index, {"index": index, "message": {}, "logprobs": {}})
+        pieces = self._pieces.setdefault(index, [])
+        if text and body is choice.get("message"):  # whole, perhaps behind its pieces
+            before = "".join(pieces)
             if not text.startswith(before):
                 raise UntrustedEvents(f"{self._source} sent two texts: {excerpt([before, text])}")
             text = text.removeprefix(before)
         if text is not None:
-            message["content"] = before + text
-        message |= {name: body[name] for name in (*_CALLS, "error") if body.get(name)}
-        for name, value in choice.items():
-            if value and name not in ("delta", "message", "text", "logprobs", "index"):
-                made[name] = value
+            pieces.append(text)
+        made["message"] |= {name: body[name] for name in (*_CALLS, "error") if body.get(name)}
+        made |= {name: choice[name] for name in ("finish_reason", "error") if choice.get(name)}
         held = choice.get("logprobs")
         for name, values in held.items() if isinstance(held, Mapping) else ():
             if isinstance(values, list):
@@ -241,10 +200,13 @@ class _Assembly:
 
     def whole(self) -> dict[str, Any]:
         """Return the reply as one that did not come as events."""
-        for choice in self._choices.values():
+        for index, choice in self._choices.items():
+            text = "".join(self._pieces[index])
+            choice["message"]["content"] = text if self._pieces[index] else None
             if not choice.get("finish_reason") and not self._done:
-                letters = len(choice["message"]["content"] or "")
-                raise UntrustedEvents(f"{self._source} broke off its reply after {letters} letters")
+                raise UntrustedEvents(
+                    f"{self._source} broke off its reply after {len(text)} letters"
+                )
             tokens = choice["logprobs"].get("content", [])
             # of a stop llama.cpp tells the token, without its text; a reply in one piece leaves it out
             while tokens and isinstance(tokens[-1], Mapping) and tokens[-1].get("token") == "":

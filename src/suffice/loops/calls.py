@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, Literal
 
 from suffice.contracts import ChatModel, Completion, Generation, GenerationRequest, Message
-from suffice.errors import DataError, UsageError
+from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.loops.prompts import (
     Api,
     FollowUpPrompts,
@@ -24,7 +25,7 @@ from suffice.loops.prompts import (
 from suffice.options import Option, settings_of
 from suffice.reasoning import without_reasoning
 from suffice.scoring import answer_form
-from suffice.signals.model_confidence import MARKUP, labelled_span, span_behind
+from suffice.signals.model_confidence import BLANKS, MARKUP, PARTING, labelled_span, span_behind
 from suffice.trace.rounds.records import Draft, LoopView, Passage, Round, Usage, known_sum
 
 _CONFIDENCE = re.compile(
@@ -34,15 +35,13 @@ _LOOSE_CONFIDENCE = re.compile(
     r"\bConfidence[*_`]*[ \t]*[:：][\s*_`]*+(?P<value>[^\n]*?)[)\]]?(?=[\s,;.*_]*Answer\b|$)",
     re.MULTILINE | re.IGNORECASE,
 )
-_MAYBE_RATING = re.compile(
-    r"\.?[\s,;|/(\[*_`–—-]*(?:\bc(?:o(?:n(?:f(?:i(?:d(?:e(?:n(?:c(?:e[*_`]*[ \t]*)?)?)?)?)?)?)?)?)?)?\Z",
-    re.IGNORECASE,
-)
+_MAYBE_RATING = re.compile(r"\bc[a-z]*[*_`]*[ \t]*\Z", re.IGNORECASE)
 _LONE_RATING = re.compile(r"([1-5])[\s*_`]*+\.?+[\s*_`]*+")
 _SIGNS = re.compile(rf"[{MARKUP}]+")
 
 _REPLY = ("response", "tokens", "samples", "verbalized_confidence", "parse_failure")
 _SUMMED = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens", "latency_s")
+THOUGHT_TOKENS = 160  # room for thoughts before an answer
 _STOP = ("\n\n", "\nQuestion:", "\nEvidence:")
 _THOUGHT_STOP = ("\n\n", "\nFollow-up:", "\nIntermediate answer:")
 NOTHING_ASKED = Usage(
@@ -78,7 +77,14 @@ class AnswerSettings:
     top_logprobs: int = 5
     temperature: float = 0.8
     top_p: float = 0.95
-    max_tokens: int = 48
+    max_tokens: Annotated[
+        int,
+        Option(
+            help=f"most tokens of an answer. From {THOUGHT_TOKENS} on a chat model may think first: no blank "
+            "line ends its reply.",
+            metavar="N",
+        ),
+    ] = 48
     max_sample_tokens: int = 24
     seed: int = 42
 
@@ -173,23 +179,29 @@ def _sampled(
             n=samples,
             temperature=settings.temperature,
             top_p=settings.top_p,
-            max_tokens=settings.max_sample_tokens,
+            max_tokens=max(
+                settings.max_sample_tokens, settings.max_tokens if _thinks(settings) else 0
+            ),
             seed=sampling_seed(settings.seed, call.question_id, call.number),
             stop=_stop(settings, model, sampled=True),
         )
     )
 
 
+def _thinks(settings: AnswerSettings) -> bool:
+    return settings.reasons or settings.max_tokens >= THOUGHT_TOKENS
+
+
 def _stop(settings: AnswerSettings, model: ChatModel, *, sampled: bool = False) -> tuple[str, ...]:
+    # a chat model may put blank lines, and the labels of lines, between its thoughts
+    free = _thinks(settings) and model.api == "chat"
     if not asks_marker(settings.prompt):
         # a base model goes on with the next example; a chat model ends by itself, and its end counts
         bracket = ("]",) if settings.prompt == "in-loop" else ()
-        return ("\n", *bracket) if model.api == "completion" else _STOP
+        return ("\n", *bracket) if model.api == "completion" else () if free else _STOP
     # a rating is not read of a sample, nor where none was asked for
     unread = settings.prompt == "no-confidence" or (sampled and settings.prompt == "answer-first")
-    stop: tuple[str, ...] = _STOP
-    if settings.reasons:  # a chat model may put blank lines between its thoughts
-        stop = () if model.api == "chat" else _THOUGHT_STOP
+    stop = () if free else _THOUGHT_STOP if settings.reasons else _STOP
     return ("\nConfidence", *stop) if unread else stop
 
 
@@ -199,6 +211,14 @@ def _answers(generation: Generation) -> tuple[str, ...]:
 
 def _answered(completion: Completion, usage: Usage) -> Round:
     parsed = parse_reply(completion.text)
+    thought = completion.text.strip() and not completion.said.strip()
+    if not parsed.answer and (thought or completion.finish_reason == "length"):
+        warnings.warn(
+            "a reply ended before its answer, in the model's thoughts; give it room for both with "
+            "--max-tokens 1024 (max_tokens=1024), or let its server switch the thoughts off",
+            SufficeWarning,
+            stacklevel=2,
+        )
     return Round(
         answer=parsed.answer,
         response=completion.text,
@@ -293,10 +313,10 @@ class ComingAnswer:
             return _with_own_signs(self._text, span)
         said = self._text[span[0] : span[1]]
         # what follows may close a mark, or make it a list's sign or the line of the rating
-        bare = said in "-+>•" or not said.strip("#") or "Confidence".startswith(said)
+        bare = said in "-+>•" or not said.strip("#")
         held = bare or self._text[span[0] - 1] in MARKUP
-        # nor is the rating's word, as far as it came, with what parts it from the answer
-        said = _MAYBE_RATING.sub("", said, count=1)
+        # a last word in C may become the rating's, with what parts it from the answer
+        said = _MAYBE_RATING.sub("", said).rstrip(BLANKS + MARKUP + PARTING).removesuffix(".")
         return "" if held else said
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 
 from suffice.contracts import ChatModel, Encoder, PassageFilter
 from suffice.errors import UsageError, unknown_name
-from suffice.loops.calls import NOTHING_ASKED, greedy, usage_sum
+from suffice.loops.calls import NOTHING_ASKED, THOUGHT_TOKENS, greedy, usage_sum
 from suffice.loops.prompts import (
     FINAL_ANSWERS,
     FOLLOW_UP,
@@ -32,7 +32,6 @@ _NEXT_QUESTION = ("\nMain question:", f"\n{FOLLOW_UP}")
 _TAGS = re.compile(r"<(STOP|CONTINUE)>")
 _LABEL = re.compile(rf"^\s*(?:{FOLLOW_UP}|Question:)\s*", re.IGNORECASE)
 _UNKNOWN = "unknown"
-_THOUGHT_TOKENS = 160
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,8 +126,8 @@ class FollowUpPipeline(QueryLoop):
         if settings.reasons:
             settings = replace(
                 settings,
-                max_tokens=max(settings.max_tokens, _THOUGHT_TOKENS),
-                max_sample_tokens=max(settings.max_sample_tokens, _THOUGHT_TOKENS),
+                max_tokens=max(settings.max_tokens, THOUGHT_TOKENS),
+                max_sample_tokens=max(settings.max_sample_tokens, THOUGHT_TOKENS),
             )
         self._prompts = FollowUpPrompts(
             api=model.api,

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.contracts import Absence
-from suffice.reasoning import said_span
+from suffice.reasoning import said_span, thinks
 from suffice.scoring import answer_form
 from suffice.signals.answer_stability import forms
 from suffice.signals.columns.arrays import NONE, Ragged, by_length, ranges, segment_means
@@ -38,8 +38,11 @@ _OTHER_LABEL = re.compile(r"\b(?:Answer|answer is)[*_`]*[ \t]*[:：]", re.IGNORE
 _CERTAIN_LABEL = re.compile(rf"^[ \t*_`>•#+-]*{LABEL}", re.MULTILINE)
 _BEFORE = re.compile(r"(?:\n[ \t]*(?:[-+>•]|#+)[ \t]|[\s*_`])*+")
 _RATING = re.compile(r"Confidence[*_`]*(?::|\Z)")
+PARTING = ",;|/([–—-"
+"""What may stand between an answer and its rating on the same line, beside blanks and markup."""
 _RATING_BEHIND = re.compile(
-    r"(?P<stop>(?<=[^\W\d_]{3})\.)?[\s,;|/(\[*_`–—-]+Confidence[*_`]*[ \t]*[:：][\s*_`]*(?=\d|\Z)",
+    rf"(?:(?<=[^\W\d_]{{3}})\.)?[\s{MARKUP}{re.escape(PARTING)}]+"
+    r"Confidence[*_`]*[ \t]*[:：][\s*_`]*(?=\d|\Z)",
     re.IGNORECASE,
 )
 
@@ -52,7 +55,10 @@ def labelled_span(text: str, *, certain: bool = False) -> tuple[int, int] | None
     start, stop = said_span(text)
     labels = (_CERTAIN_LABEL,) if certain else (_LABEL, _OTHER_LABEL)
     label = next(filter(None, (label.search(text, start, stop) for label in labels)), None)
-    if label is None or (certain and _LABEL.search(text, start, label.end() - 1)):
+    if label is None or (
+        certain
+        and (_LABEL.search(text, start, label.end() - 1) or thinks(text, start, label.start()))
+    ):
         return None
     begins, ends = span_behind(text, label.end())
     return min(begins, stop), min(ends, stop)

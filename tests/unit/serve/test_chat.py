@@ -1,17 +1,24 @@
 from __future__ import annotations
 
 import json
+import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
-from tests.serving import Heard, chat, client, service
+from tests.server import Answer, Server
+from tests.serving import MESSAGES, Heard, chat, client, listening, service
 
 from suffice.contracts import Generation, GenerationRequest
 from suffice.costs.prices import parse_prices
 from suffice.errors import BackendError, UsageError
 from suffice.live.answering import AskSettings
 from suffice.live.watching import Budgets
+from suffice.llm.endpoint import OpenAISettings
+from suffice.llm.openai_compatible import OpenAICompatibleModel
+from suffice.serve.service_settings import LimitSettings
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.trace.rounds.reader import read_traces
 
@@ -228,6 +235,37 @@ def test_a_model_that_fails_is_a_bad_gateway_until_a_round_was_answered() -> Non
     assert begun["suffice"]["stopped_by"] == "error"
     assert begun["suffice"]["rounds"] == 1
     assert begun["choices"][0]["message"]["content"]
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("hangs", [False, True])
+def test_a_server_that_dies_late_costs_no_answer_at_hand(hangs: bool, streams: bool) -> None:
+    over = threading.Event()
+
+    def dead(_: dict[str, Any]) -> Answer:
+        if hangs:
+            over.wait(10)
+        return 500, {}, {"error": {"message": "no"}}
+
+    said = {"choices": [{"message": {"content": "Answer: Skien"}, "finish_reason": "stop"}]}
+    # its retries take longer than the request may
+    settings = OpenAISettings(first_pause_s=0.4, max_retries=50)
+    with (
+        closing(Server(dead)) as server,
+        OpenAICompatibleModel(server.url, "m", settings=settings) as model,
+        listening(service(model, limits=LimitSettings(seconds=1))) as url,
+    ):
+        server.answers((200, {}, said), dead)
+        asked = {"messages": MESSAGES, "model": "stable", "stream": streams}
+        reply = httpx2.post(f"{url}/chat/completions", json=asked, timeout=20)
+        over.set()
+    assert reply.status_code == 200
+    told = lines_of(reply) if streams else [reply.json()]
+    choices = [choice for part in told for choice in part["choices"]]
+    texts = [choice["delta" if streams else "message"].get("content") for choice in choices]
+    assert "".join(filter(None, texts)) == "Skien"
+    assert told[-1]["suffice"]["stopped_by"] == "error"
+    assert told[-1]["suffice"]["rounds"] == 1
 
 
 class BreaksOff(ScriptedModel):

@@ -29,12 +29,10 @@ def look(
     Uploads nothing and prints no text unless asked. Reads records, and what 'traces import' reads. Folders
     are walked, without hidden files and links to folders. Ends with what a proof still needs.
     """
-    from suffice.datasets.logs import find_logs
-    from suffice.evaluation.look import look_at
+    import suffice
 
     with waiting(f"looking at {', '.join(files[:3])}"):
-        logs, notes = find_logs(files, format)
-        found = look_at(logs, notes=notes, texts=texts)
+        found = suffice.look(*files, format=format, texts=texts)
     if json:
         print_json(found)
     else:

@@ -96,9 +96,9 @@ def test_the_screen_says_what_the_document_says(logs: Path) -> None:
     said = " ".join(shown.split())
     assert "10 runs (OpenAI chat messages; 2 files), 29 rounds, 1 tool: search." in said
     assert "9 with an answer, 1 without an answer" in said
-    assert "1 run asked the same again; 24% of all tokens" in said
-    assert "A cap of 10 would have touched 1 run and saved 5% of the tokens." in said
-    assert "A cap of 2 would have touched 3 runs and saved 39% of the tokens." in said
+    assert "1 run asked the same again; 23.7% of all tokens" in said
+    assert "A cap of 10 would have touched 1 run and saved 5.3% of the tokens." in said
+    assert "A cap of 2 would have touched 3 runs and saved 39.5% of the tokens." in said
     assert suffice.look(logs).to_json() == run_json("look", logs)
     assert suffice.look(logs).text() == shown.rstrip("\n")
     assert len(shown.splitlines()) <= 24
@@ -192,12 +192,6 @@ def test_runs_of_one_round_leave_nothing_to_stop(tmp_path: Path) -> None:
     assert "nothing to stop" in found["missing"]
 
 
-def test_answers_in_every_round_tell_what_a_cap_changes() -> None:
-    records = [make_record("a", ["Oslo", "Rome", "the Rome"]), make_record("b", ["x", "x", "x"])]
-    found = look_at([Held(records)])
-    assert [(cap["rounds"], cap["other_answers"]) for cap in found.caps] == [(2, 0), (1, 1)]
-
-
 def test_the_lines_run_as_printed(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(logs.parent)
     logs.rename("my logs")
@@ -229,7 +223,7 @@ def read_ids(place: str) -> set[str]:
 class Held:
     """Records at hand, as a log."""
 
-    path, format, called, stated = "held", "record", "record", False
+    path, format, called, stated = "held", "record", "record", ""
 
     def __init__(self, records: Iterable[suffice.QuestionRecord]) -> None:
         self.records = list(records)
