@@ -181,13 +181,18 @@ def read_page() -> str:
         "`suffice traces import` reads, and what it makes of them.\n\n"
         "Without `--format` it looks at the first objects of each file, at most 256 KiB, and says what it "
         "believes the file is. If several formats fit, or none, it says so and asks for `--format`. A folder "
-        "is read file by file.\n\n## Formats\n\n| `--format` | What it reads | Remarks |\n|---|---|---|\n",
+        "is read file by file; files in it that are no log are counted.\n\n"
+        "## Formats\n\n| `--format` | What it reads | Remarks |\n|---|---|---|\n",
         *(
             f"| `{name}` | {_cell(kind.meaning)} | {_cell(kind.note)} |\n"
             for name, kind in FORMATS.items()
         ),
         "\nLeft out: messages of the system, reasoning, subagents of Claude Code, results of failed tools as "
-        "passages, and sums over a whole run.\n\n## Tried shapes\n\nEach has a small file in `tests/world`, "
+        "passages, and sums over a whole run. A warning counts conversations without a step of an agent, "
+        "results that no use asked for, messages of unknown kinds, and broken lines.\n\n"
+        "In conversations each message of the user after the agent acted begins a question. Results without "
+        "ids belong to the uses of tools in order. A turn that the user interrupted has no answer.\n\n"
+        "## Tried shapes\n\nEach has a small file in `tests/world`, "
         "which a test reads.\n\n| Shape | What writes it | `--format` | Rows |\n|---|---|---|---|\n",
     ]
     for path in sorted((DOCS.parent / "tests" / "world").glob("*/expect.json")):

@@ -93,3 +93,35 @@ def test_a_broken_line_of_a_session_is_said_and_the_rest_read(tmp_path: Path) ->
     with pytest.warns(SufficeWarning, match="broken line"):
         written = import_(tmp_path / "a.jsonl", tmp_path / "o.parquet")
     assert written.questions == 1
+
+
+def test_what_is_no_log_is_left_out_of_a_folder_and_counted(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    (logs / ".git").mkdir(parents=True)
+    (logs / ".hidden.json").write_text("{")
+    (logs / ".git" / "config").write_text("x")
+    (logs / "notes.md").write_text("# Notes")
+    for name in ("chat-openai", "chat-no-conversation", "unknown"):
+        (logs / name).with_suffix(".json").write_bytes(_input(HERE / name).read_bytes())
+    done = run("traces", "import", logs, "--out", tmp_path / "o.parquet")
+    assert done.returncode == 0, done.stderr
+    assert "left out 3 files" in done.stdout + done.stderr
+    done = run("traces", "import", logs / "notes.md", logs, "--out", tmp_path / "p.parquet")
+    assert done.returncode == 2
+
+
+def test_what_is_left_out_of_a_file_is_said_in_one_line(tmp_path: Path) -> None:
+    for name, told in {
+        "chat-no-agent": "conversations without a step of an agent (3)",
+        "chat-images": "messages of kind 'narrator' (1)",
+        "chat-other-order": "tool results that no use asked for (1)",
+    }.items():
+        with pytest.warns(SufficeWarning) as caught:
+            import_(_input(HERE / name), tmp_path / f"{name}.parquet")
+        assert [told in str(one.message) for one in caught] == [True]
+
+
+def test_many_conversations_of_one_id_are_told_apart_in_time(tmp_path: Path) -> None:
+    line = '{"id": "q", "messages": [{"role": "user", "content": "?"}, {"role": "ai", "content": "!"}]}\n'
+    (tmp_path / "a.jsonl").write_text(line * 5_000 + line.replace('"q"', '"q#7"'))
+    assert import_(tmp_path / "a.jsonl", tmp_path / "o.parquet").questions == 5_001

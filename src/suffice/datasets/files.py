@@ -176,17 +176,19 @@ def _unreadable(path: Path, error: Exception, column: str | None = None) -> Data
     return DataError(said, file=str(path), column=column)
 
 
-def _content(path: Path) -> str:
+def content_of(path: Path, head: int = 0) -> str:
+    """Return a file's text, unpacked; or what can be read as text of its first ``head`` bytes."""
     try:
         with plain_file(path).open("rb") as stream:
             packed = stream.peek(2)[:2] == b"\x1f\x8b"
             most = most_unpacked(path.stat().st_size) if packed else MOST_BYTES
-            data = at_most(gzip.GzipFile(fileobj=stream) if packed else stream, path, most)
+            opened = gzip.GzipFile(fileobj=stream) if packed else stream
+            data = opened.read(head) if head else at_most(opened, path, most)
     except (OSError, EOFError, zlib.error) as error:
         raise _unreadable(path, error) from error
     marked = data.startswith((b"\xff\xfe", b"\xfe\xff"))
     try:
-        return data.decode("utf-16" if marked else "utf-8-sig")
+        return data.decode("utf-16" if marked else "utf-8-sig", "ignore" if head else "strict")
     except UnicodeDecodeError as error:
         of = "UTF-16" if marked or b"\0" in data[:64] else "LATIN1"
         said = f"not UTF-8 text ({error}); write it anew: iconv -f {of} -t UTF-8 {path} > NEW"
@@ -220,7 +222,7 @@ def json_lines(
 
     A list counts as an object that holds it under the name ``lists``, if there is one.
     """
-    found = re.finditer("[^\r\n]+", _content(path))  # a large file's lines are not held twice
+    found = re.finditer("[^\r\n]+", content_of(path))  # a large file's lines are not held twice
     lines = (line for one in found if (line := one.group()).strip())
     for number, line in enumerate(lines):
         try:
@@ -238,7 +240,7 @@ def json_documents(
 ) -> Iterator[Row]:
     """Return the rows of a file that holds one object, a list of them, or one per line."""
     try:
-        whole = strict_json(_content(path))
+        whole = strict_json(content_of(path))
     except (ValueError, RecursionError) as error:
         if isinstance(error, json.JSONDecodeError) and error.msg == "Extra data":
             yield from json_lines(path, broken, lists=lists)  # a second line begins there
@@ -296,7 +298,7 @@ def _objects(path: Path, broken: list[DataError] | None) -> FileTable:
 
 def _separated(path: Path, _broken: list[DataError] | None) -> FileTable:
     """Read separated values; every cell is text, so ``007`` stays an id."""
-    text = _content(path)
+    text = content_of(path)
     if stated := re.match(r'"?sep=([^\r\n"])"?\1*[\r\n]+', text, re.IGNORECASE):  # Excel's own line
         text = text[stated.end() :]
     header = re.split("[\r\n]", text, maxsplit=1)[0]

@@ -25,6 +25,9 @@ from suffice.datasets.columns import (
     texts,
 )
 from suffice.datasets.conversations import (
+    LISTS,
+    Reader,
+    atif,
     chat,
     claude_code,
     codex,
@@ -44,7 +47,7 @@ from suffice.datasets.files import (
 )
 from suffice.datasets.inspect_ai import read_inspect
 from suffice.datasets.otlp import read_otlp
-from suffice.datasets.runs import child, children, passage_of, read_atif
+from suffice.datasets.runs import child, children, passage_of
 from suffice.datasets.samples import sample
 from suffice.errors import DataError, UsageError, counted, did_you_mean
 from suffice.trace.durable import check_free, sha256_of
@@ -182,136 +185,142 @@ def _said(message: Mapping[str, Any]) -> bool:
     return "role" in message or {"from", "value"} <= {*message} or "type" in message
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+Looks = Callable[[Mapping[str, Any]], bool]
+
+
+@dataclass(frozen=True, slots=True)
 class Format:
-    """A format of recordings: its reader, its file type, and its notes.
+    """A format of recordings: its name in a sentence, its file type, its reader, and its notes.
 
     ``looks`` says of a first object of a file whether it is in this format.
     """
 
-    read: Callable[[Path, Layout], Iterable[QuestionRecord]]
     called: str
-    looks: Callable[[Mapping[str, Any]], bool]
     meaning: str
+    looks: Looks
+    read: Callable[[Path, Layout], Iterable[QuestionRecord]]
     note: str = ""
+
+
+def _rows_of(
+    called: str, meaning: str, looks: Looks, read: Callable[[Path], Iterable[Row]]
+) -> Format:
+    def table(path: Path, layout: Layout) -> Iterable[QuestionRecord]:
+        return read_table(FileTable.of(path, read(path)), layout)
+
+    return Format(called, meaning, looks, table)
+
+
+def _spans_of(called: str, meaning: str, looks: Looks, note: str = "") -> Format:
+    return Format(called, meaning, looks, lambda path, _: read_otlp(path), _RUN + note)
+
+
+def _talks_of(called: str, meaning: str, looks: Looks, read: Reader, note: str = "") -> Format:
+    return Format(called, meaning, looks, lambda path, _: conversations(path, read), _RUN + note)
 
 
 FORMATS: Mapping[str, Format] = {
     "columns": Format(
-        called="a table",
-        looks=lambda row: "question_id" in row or {"question", "answer"} <= {*row},
-        read=read_columns,
-        meaning="JSON lines, JSON, CSV or Parquet with one row per question and round, by --columns",
+        "a table",
+        "JSON lines, JSON, CSV or Parquet with one row per question and round, by --columns",
+        lambda row: "question_id" in row or {"question", "answer"} <= {*row},
+        read_columns,
     ),
-    "flashrag": Format(
-        called="FlashRAG",
-        looks=lambda row: "pred_iter_0" in child(row, "output"),
-        read=lambda path, layout: read_table(
-            FileTable.of(path, chain.from_iterable(map(_iterations, json_documents(path)))), layout
+    "flashrag": _rows_of(
+        "FlashRAG",
+        "intermediate_data.json of an iterative pipeline",
+        lambda row: "pred_iter_0" in child(row, "output"),
+        lambda path: chain.from_iterable(map(_iterations, json_documents(path))),
+    ),
+    "loopgain": replaced(
+        _rows_of(
+            "LoopGain",
+            "JSON lines of loopgain-bench",
+            lambda row: "_header" in row or "trial_id" in row,
+            _trials,
         ),
-        meaning="intermediate_data.json of an iterative pipeline",
-    ),
-    "loopgain": Format(
-        called="LoopGain",
-        looks=lambda row: "_header" in row or "trial_id" in row,
-        read=lambda path, layout: read_table(FileTable.of(path, _trials(path)), layout),
-        meaning="JSON lines of loopgain-bench",
         note="score: 1 - error where a file's errors lie in 0 to 1, else whether the target was reached; "
         "where the loop computed its error from a label, no live loop has the signal",
     ),
     "tasr": Format(
-        called="TASR",
-        looks=lambda row: {"qid", "current_answer"} <= {*row},
-        read=lambda path, layout: read_columns(path, replaced(layout, columns=TASR)),
-        meaning="Parquet files of TASR's experiments",
-        note="score is current_f1; the margin, overlap and gap are the recorded ones",
+        "TASR",
+        "Parquet files of TASR's experiments",
+        lambda row: {"qid", "current_answer"} <= {*row},
+        lambda path, layout: read_columns(path, replaced(layout, columns=TASR)),
+        "score is current_f1; the margin, overlap and gap are the recorded ones",
     ),
-    "atif": Format(
-        called="ATIF",
-        looks=lambda row: str(row.get("schema_version")).startswith("ATIF"),
-        read=lambda path, _: read_atif(path),
-        meaning="trajectories of agents in the Agent Trajectory Interchange Format, up to 1.8",
-        note=_RUN,
+    "atif": _talks_of(
+        "ATIF",
+        "trajectories of agents in the Agent Trajectory Interchange Format, up to 1.8",
+        lambda row: str(row.get("schema_version")).startswith("ATIF"),
+        atif,
     ),
-    "otlp": Format(
-        called="spans",
-        looks=_of_spans,
-        read=lambda path, _: read_otlp(path),
-        meaning="OTLP JSON of an agent's spans, by OpenTelemetry's GenAI conventions or OpenInference's",
-        note=f"{_RUN}; spans tell no log-probabilities, and texts only where their recording was switched on",
+    "otlp": _spans_of(
+        "spans",
+        "OTLP JSON of an agent's spans, by OpenTelemetry's GenAI conventions or OpenInference's",
+        _of_spans,
+        "; spans tell no log-probabilities, and texts only where their recording was switched on "
+        "(OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true)",
     ),
-    **{
-        name: Format(
-            called=f"{what} of {of}",
-            looks=lambda row, marks=marks: any(mark <= {*row} for mark in marks),  # type: ignore[misc]
-            read=lambda path, _: read_otlp(path),
-            meaning=f"{what} of {of} in JSON, whole or one a line",
-            note=_RUN,
-        )
-        for name, of, what, marks in (
-            (
-                "langfuse",
-                "Langfuse",
-                "traces or observations",
-                ({"observations"}, {"type", "traceId"}, {"type", "trace_id"}),
-            ),
-            ("langsmith", "LangSmith", "runs", ({"run_type"},)),
-        )
-    },
+    "langfuse": _spans_of(
+        "traces or observations of Langfuse",
+        "traces or observations of Langfuse in JSON, whole or one a line",
+        lambda row: (
+            "observations" in row or ("type" in row and bool({"traceId", "trace_id"} & {*row}))
+        ),
+    ),
+    "langsmith": _spans_of(
+        "runs of LangSmith",
+        "runs of LangSmith in JSON, whole or one a line",
+        lambda row: "run_type" in row,
+    ),
     "inspect": Format(
-        called="inspect_ai",
-        looks=lambda row: "header.json" in row or "samples" in row or {"eval", "plan"} <= {*row},
-        read=lambda path, _: read_inspect(path),
-        meaning="logs of inspect_ai, .eval or .json",
-        note=f"{_RUN}; scores given while a sample ran are those of their round",
+        "inspect_ai",
+        "logs of inspect_ai, .eval or .json",
+        lambda row: "header.json" in row or "samples" in row or {"eval", "plan"} <= {*row},
+        lambda path, _: read_inspect(path),
+        f"{_RUN}; scores given while a sample ran are those of their round",
     ),
-    "claude-code": Format(
-        called="Claude Code session",
-        looks=lambda row: "sessionId" in row and not {"role", "messages"} & {*row},
-        read=lambda path, _: conversations(path, claude_code),
-        meaning="sessions of Claude Code, JSON lines; without subagents",
-        note=_RUN,
+    "claude-code": _talks_of(
+        "Claude Code session",
+        "sessions of Claude Code, JSON lines; without subagents",
+        lambda row: "sessionId" in row and not {"role", "messages"} & {*row},
+        claude_code,
     ),
-    "codex": Format(
-        called="Codex rollout",
-        looks=lambda row: row.get("type") in _ROLLOUT and "payload" in row,
-        read=lambda path, _: conversations(path, codex),
-        meaning="rollouts of the Codex CLI, JSON lines",
-        note=_RUN,
+    "codex": _talks_of(
+        "Codex rollout",
+        "rollouts of the Codex CLI, JSON lines",
+        lambda row: "record_type" in row or (row.get("type") in _ROLLOUT and "payload" in row),
+        codex,
     ),
-    "swe-agent": Format(
-        called="SWE-agent trajectory",
-        looks=lambda row: (
-            "exit_status" in child(row, "info")
-            or "model_stats" in child(row, "info")
+    "swe-agent": _talks_of(
+        "SWE-agent trajectory",
+        "trajectories of SWE-agent and mini-swe-agent, .traj or .traj.json",
+        lambda row: (
+            bool({"exit_status", "model_stats"} & {*child(row, "info")})
+            or str(row.get("trajectory_format")).startswith("mini-swe-agent")
             or {"action", "observation"} <= {*next(iter(children(row, "trajectory")), {})}
         ),
-        read=lambda path, _: conversations(path, swe_agent),
-        meaning="trajectories of SWE-agent and mini-swe-agent, .traj or .traj.json",
-        note=f"{_RUN}; the submission is the answer, and sums of tokens over a whole run are not read",
+        swe_agent,
+        "; the submission is the answer, and sums of tokens over a whole run are not read",
     ),
-    "promptfoo": Format(
-        called="promptfoo results",
-        looks=lambda row: "evalId" in row or ("prompts" in row and "results" in row),
-        read=lambda path, layout: read_table(
-            FileTable.of(path, chain.from_iterable(map(promptfoo, json_documents(path)))), layout
+    "promptfoo": _rows_of(
+        "promptfoo results",
+        "results of promptfoo, JSON or JSON lines; repeats of a test are rounds",
+        lambda row: (
+            "evalId" in row or {"prompts", "results"} <= {*row} or {"testIdx", "vars"} <= {*row}
         ),
-        meaning="results of promptfoo, JSON; repeats of a test are rounds",
+        lambda path: promptfoo(json_documents(path)),
     ),
-    "chat": Format(
-        called="OpenAI chat messages",
-        looks=lambda row: (
+    "chat": _talks_of(
+        "OpenAI chat messages",
+        "chat messages of OpenAI, Anthropic or ShareGPT, JSON or JSON lines, with uses of tools",
+        lambda row: (
             "role" in row
             or row.get("type") in ("message", "function_call")
-            or any(
-                _said(one)
-                for name in ("messages", "traj", "conversations", "items", "input")
-                for one in children(row, name)[:2]
-            )
+            or any(_said(one) for name in LISTS for one in children(row, name)[:2])
         ),
-        read=lambda path, _: conversations(path, chat),
-        meaning="chat messages of OpenAI, Anthropic or ShareGPT, JSON or JSON lines, with uses of tools",
-        note=_RUN,
+        chat,
     ),
 }
 
@@ -391,12 +400,8 @@ def import_traces(
         score_range=score_range,
         skip_invalid=skip_invalid,
     )
-    paths = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
-    if stated is None:
-        paths = [one for path in paths for one in (inside(path) if path.is_dir() else [path])]
-    if not paths:
-        raise UsageError("no file to import; name at least one")
-    named = {path: stated or recognized(path) for path in paths}
+    given = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
+    named, foreign = _named(given, stated)
     runs = [name for name in named.values() if name not in _TABLES]
     if runs and layout != Layout(columns=layout.columns):
         raise UsageError(
@@ -406,8 +411,8 @@ def import_traces(
     check_free(Path(out))
     records: dict[str, QuestionRecord] = {}
     sources: dict[str, Path] = {}
-    for path in paths:
-        for record in _read(path, FORMATS[named[path]], layout):
+    for path, kind in named.items():
+        for record in _read(path, FORMATS[kind], layout):
             name = record.question.id
             if name in records:
                 raise DataError(
@@ -417,11 +422,16 @@ def import_traces(
                 )
             records[name] = record
             sources[name] = path
+    empty = named.keys() - sources.values()
+    if missed := [path for path in named if path in empty and (path in given or not records)]:
+        raise DataError("holds no step of an agent", file=str(missed[0]))
+    named = {path: name for path, name in named.items() if path not in empty}
+    foreign += sorted(empty)
     came_from = {
         "format": ", ".join(dict.fromkeys(named.values())),
         "files": [
             {"file": path.name, **({} if path.is_dir() else {"sha256": sha256_of(path)})}
-            for path in paths
+            for path in named
         ],
         **({"columns": dict(columns)} if columns else {}),
         **({} if rounds_from is None else {"rounds_from": rounds_from}),
@@ -432,6 +442,11 @@ def import_traces(
     splits = Counter(r.question.split for r in records.values() if r.question.split is not None)
     kinds = dict.fromkeys(named.values())
     notes = [] if stated else [_believed(named, name) for name in kinds]
+    if foreign:
+        notes.append(
+            f"left out {counted(len(foreign), 'file')} of no known format or without a step of an agent, "
+            f"the first: {foreign[0]}"
+        )
     notes += dict.fromkeys(FORMATS[name].note for name in kinds if FORMATS[name].note)
     return Written(
         out=str(out),
@@ -440,6 +455,25 @@ def import_traces(
         splits=dict(sorted(splits.items())),
         notes=(*notes, *dict.fromkeys(layout.notes), *_lacking([*records.values()], out)),
     )
+
+
+def _named(given: Iterable[Path], stated: str | None) -> tuple[dict[Path, str], list[Path]]:
+    """Return the formats of files, and the files in folders that are in none."""
+    named: dict[Path, str] = {}
+    foreign: dict[Path, DataError] = {}
+    for path in given:
+        for one in inside(path) if stated is None and path.is_dir() else [path]:
+            try:
+                named[one] = stated or recognized(one)
+            except DataError as error:
+                if one == path:
+                    raise
+                foreign[one] = error
+    if foreign and not named:
+        raise next(iter(foreign.values()))
+    if not named:
+        raise UsageError("no file to import; name at least one")
+    return named, [*foreign]
 
 
 def inside(folder: Path, unread: Callable[[OSError], object] | None = None) -> Iterator[Path]:
@@ -477,8 +511,7 @@ def _lacking(records: Sequence[QuestionRecord], out: str | Path) -> Iterator[str
     if untold := sum(not record.question.text.strip() for record in records):
         yield (
             f"no text of {untold:,} of {counted(len(records), 'question')}: no model can be asked for their "
-            "answers; record what was asked (in spans: "
-            "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true)"
+            "answers; record what was asked"
         )
     if unanswered := sum(round_.answer is None for round_ in rounds):
         few = " --missing-only" if 2 * unanswered < len(rounds) else ""

@@ -1,4 +1,4 @@
-"""Agent runs as rounds, and the Agent Trajectory Interchange Format (ATIF) up to 1.8.
+"""Agent runs as rounds.
 
 A run is a list of model calls and searches, in the order of their start. A search opens a round; parallel
 searches share one. A call that requests a search counts for the round that it opens. Any other call counts
@@ -8,25 +8,14 @@ for the round of the search before it. The run's answer belongs to the last roun
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from suffice.contracts import strict_json
-from suffice.datasets.files import Row, json_documents, text_id
-from suffice.datasets.pairing import paired
-from suffice.errors import DataError
-from suffice.trace.rounds.records import (
-    Passage,
-    Question,
-    QuestionRecord,
-    Round,
-    Token,
-    Usage,
-    known_sum,
-)
+from suffice.datasets.files import text_id
+from suffice.trace.rounds.records import Passage, Round, Token, Usage, known_sum
 
 ANSWERING = frozenset({"submit", "submit_answer", "final_answer", "final_result", "finish"})
 """Tools by which agents hand in their answer: no searches."""
@@ -195,8 +184,8 @@ def query_of(arguments: Any) -> str | None:
     """Return the query in a tool's arguments: an object, or its JSON text."""
     if isinstance(arguments, str):
         arguments = loaded(arguments)
-    if isinstance(arguments, str):
-        return arguments.strip() or None
+    if isinstance(arguments, str):  # broken JSON tells no query
+        return None if arguments.lstrip()[:1] == "{" else arguments.strip() or None
     if not isinstance(arguments, dict):
         return None
     texts = {name: value for name, value in arguments.items() if isinstance(value, str) and value}
@@ -294,134 +283,3 @@ def _first(document: Mapping[str, Any], names: Sequence[str]) -> str | None:
         if isinstance(value, str) and value:
             return value
     return None
-
-
-_MAJOR = "ATIF-v1."
-_KNOWN = ("source_doc_id", "retrieval_score", "title")
-
-
-def read_atif(path: Path) -> tuple[QuestionRecord, ...]:
-    """Read trajectories: an object, a list of them, or one per line.
-
-    Each user message begins a question; each step with tool results is a round. The agent's last message is
-    the answer of the last round; the other rounds have none. Steps copied from another trajectory, and
-    trajectories of subagents, are left out.
-    """
-    return tuple(record for row in json_documents(path) for record in _records(row))
-
-
-def _records(row: Row) -> Iterator[QuestionRecord]:
-    version = row.values.get("schema_version")
-    if not isinstance(version, str) or not version.startswith(_MAJOR):
-        raise row.error(
-            f"is no trajectory of {_MAJOR}x: its schema_version is {version!r:.40}",
-            "schema_version",
-        )
-    asked: list[tuple[list[str], list[Row]]] = []  # messages of the user, and the steps after them
-    for number, values in enumerate(row.objects("steps")):
-        step = row.inside(f"steps[{number}]", values)
-        source = values.get("source")
-        if source not in ("system", "user", "agent"):
-            raise step.error(f"must be system, user or agent, found {source!r:.40}", "source")
-        if source == "system" or values.get("is_copied_context") is True:
-            continue
-        made = asked and any(one.values["source"] == "agent" for one in asked[-1][1])
-        if not asked or (source == "user" and made):
-            asked.append(([], []))
-        if source == "user":
-            asked[-1][0].append(text_of(values.get("message")))
-        asked[-1][1].append(step)
-    name = row.values.get("trajectory_id") or row.values.get("session_id")
-    own = str(name) if name else text_id("\n".join(text for texts, _ in asked for text in texts))
-    count = 0
-    for texts, steps in asked:
-        run = [step for step in steps if step.values["source"] == "agent"]
-        if not run:
-            continue
-        count += 1
-        answer = None if _asks(run[-1]) else _answer(run[-1])
-        parts = [part for step in run for part in _parts(step)]
-        try:
-            yield QuestionRecord(
-                question=Question(
-                    id=own if count == 1 else f"{own}#{count}", text="\n".join(texts)
-                ),
-                rounds=read_run(parts, answer, began=steps[0].moment("timestamp"))[0],
-                stopped_by=None if answer is None else "end",
-            )
-        except DataError as error:
-            raise error if error.file else row.error(error.message, error.column) from error
-    if not count:
-        raise row.error("has no step of the agent", "steps")
-
-
-def _asks(step: Row) -> bool:
-    names = [tool.get("function_name") for tool in children(step.values, "tool_calls")]
-    observed = bool(step.values.get("observation"))
-    return any(name not in ANSWERING for name in names) if names else observed
-
-
-def _answer(step: Row) -> str:
-    for tool in children(step.values, "tool_calls"):
-        handed = query_of(tool.get("arguments"))
-        if tool.get("function_name") in ANSWERING and handed is not None:
-            return handed
-    return text_of(step.values.get("message"))
-
-
-def _parts(step: Row) -> Iterator[Step]:
-    if step.values.get("llm_call_count") != 0:
-        yield _call(step)
-    tools = children(step.values, "tool_calls")
-    told = children(child(step.values, "observation"), "results")
-    places = paired(
-        [(tool.get("tool_call_id"), None) for tool in tools],
-        [(result.get("source_call_id"), None) for result in told],
-    )
-    by_call: dict[int, list[dict[str, Any]]] = {}
-    for number, (place, result) in enumerate(zip(places, told, strict=True)):
-        by_call.setdefault(-1 - number if place is None else place, []).append(result)
-    for number, (call, results) in enumerate(by_call.items()):
-        tool = tools[call] if call >= 0 else {}
-        if tool.get("function_name") not in ANSWERING:
-            yield Search(
-                query=query_of(tool.get("arguments")),
-                action=action_of(tool.get("function_name"), tool.get("arguments")),
-                passages=tuple(
-                    passage
-                    for result in results
-                    for passage in passages_of(
-                        result.get("content"),
-                        **{
-                            name: held
-                            for name, held in child(result, "extra").items()
-                            if name in _KNOWN and held is not None
-                        },
-                    )
-                ),
-                joined=number > 0,
-                ended=step.moment("timestamp"),
-            )
-
-
-def _call(step: Row) -> Call:
-    metrics = step.inside("metrics", step.values.get("metrics"))
-    cost = metrics.values.get("cost_usd")
-    if not (isinstance(cost, float) and cost >= 0):
-        cost = metrics.amount("cost_usd")
-    logprobs = metrics.rows("logprobs", default=[])
-    try:  # the format names tokens by number only, so that their texts are empty
-        tokens = tuple(Token("", float(one)) for one in logprobs) or None
-    except (DataError, OverflowError, TypeError, ValueError) as error:
-        raise metrics.error(str(error), "logprobs") from error
-    return Call(
-        text=text_of(step.values.get("message")) or None,
-        prompt_tokens=metrics.amount("prompt_tokens"),
-        completion_tokens=metrics.amount("completion_tokens"),
-        cached_tokens=metrics.amount("cached_tokens"),
-        usd=cost,
-        tokens=tokens,
-        searches=_asks(step),
-        calls=step.amount("llm_call_count") or 1,
-        ended=step.moment("timestamp"),
-    )
