@@ -41,7 +41,7 @@ _RATING = re.compile(r"Confidence[*_`]*(?::|\Z)")
 PARTING = ",;|/([–—-"
 """What may stand between an answer and its rating on the same line, beside blanks and markup."""
 _RATING_BEHIND = re.compile(
-    rf"(?:(?<=[^\W\d_]{{3}})\.)?[\s{MARKUP}{re.escape(PARTING)}]+"
+    rf"(?<![\s{MARKUP}{re.escape(PARTING)}])(?:(?<=[^\W\d_]{{3}})\.)?[\s{MARKUP}{re.escape(PARTING)}]++"
     r"Confidence[*_`]*[ \t]*[:：][\s*_`]*(?=\d|\Z)",
     re.IGNORECASE,
 )
