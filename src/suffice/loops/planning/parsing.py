@@ -55,7 +55,7 @@ PLAN_SCHEMA: Mapping[str, Any] = MappingProxyType(
 
 Level = Literal["json", "repaired", "salvaged"]
 _DECODER = json.JSONDecoder(strict=False)  # a model writes line ends into its texts
-_MOST_REPAIRED = 20_000  # letters; the time of a repair grows with their square
+_MOST_REPAIRED = 5_000  # letters; the time of a repair grows with their square
 _VERDICTS = {"willenforce": True, "true": True, "cannotenforce": False, "false": False}
 _NUMBER = (
     r"\(?(?:step[ \t]{0,5})?\#?(?P<n>\d{1,3})[*_]{0,2}"
