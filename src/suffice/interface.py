@@ -67,7 +67,7 @@ def look(
     --------
     >>> import suffice
     >>> found = suffice.look("example")
-    >>> found.runs, found.rounds, [cap.rounds for cap in found.caps]
+    >>> found.runs, found.rounds, [cap["rounds"] for cap in found.caps]
     (250, 1250, [4, 3])
     """
     from suffice.datasets.logs import find_logs

@@ -51,6 +51,7 @@ ASKING = (
     f"signals own.parquet --out near.parquet {ENCODER} --cluster-cosine 0.8 --only sample_clusters",
 )
 READING = (
+    "look own.parquet",
     "traces info out",
     "traces redact own.parquet --out redacted.parquet",
     "traces export own.parquet --format jsonl --out rounds.jsonl",

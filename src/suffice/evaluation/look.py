@@ -13,6 +13,7 @@ import warnings
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -21,7 +22,6 @@ from typing import Any
 
 import numpy as np
 
-from suffice.datasets.runs import loaded
 from suffice.errors import DataError, SufficeWarning, counted, struck
 from suffice.results.formats import amount, percent
 from suffice.results.markup import shorten, visible
@@ -166,7 +166,10 @@ def calls_of(action: str | None, query: str | None) -> list[tuple[str | None, st
     found: list[tuple[str | None, str]] = []
     for call in _NEXT_CALL.split((action or "").strip()):
         tool, _, told = call.partition(" ")
-        if isinstance(arguments := loaded(told), str):
+        arguments: Any = None
+        with suppress(ValueError, RecursionError):
+            arguments = json.loads(told)
+        if not isinstance(arguments, dict | list):
             words = " ".join((query or action or "").split())
             return [(None, words)] if words else []
         found.append((tool, f"{tool} {json.dumps(arguments, sort_keys=True, ensure_ascii=False)}"))
