@@ -394,6 +394,7 @@ def import_traces(
     paths = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
     if stated is None:
         paths = [one for path in paths for one in (inside(path) if path.is_dir() else [path])]
+    paths = [*dict.fromkeys(paths)]  # a file may be named, and its folder too
     if not paths:
         raise UsageError("no file to import; name at least one")
     named = {path: stated or recognized(path) for path in paths}
