@@ -336,7 +336,9 @@ def _next(
     steps = list[Entry]()
     record = next((log.path for log in whole if log.format == "record"), "")
     if not record:
-        files = typed or [shell_word(log.path) for log in whole[:_MOST_FILES]]
+        files = (typed if not whole[0].stated else ()) or [
+            shell_word(log.path) for log in whole[:_MOST_FILES]
+        ]
         record, most = _free("logs.parquet"), f"the first {_MOST_FILES} "
         what = f"{most * (len(whole) > _MOST_FILES and not typed)}logs as a record"
         line = f"suffice traces import {' '.join(files)}{whole[0].stated} --out {record}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -190,6 +192,20 @@ def test_runs_of_one_round_leave_nothing_to_stop(tmp_path: Path) -> None:
     found = run_json("look", write(tmp_path / "a.jsonl", [chat("a", ["x"])]))
     assert found["caps"] == []
     assert "nothing to stop" in found["missing"]
+
+
+@pytest.mark.parametrize("name", ["a'b \n\x1b[31m.jsonl", "-x.jsonl", "a b*.jsonl"])
+def test_a_file_of_any_name_is_imported_as_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "logs" / name, [chat("a", ["x", "y"])])
+    monkeypatch.chdir(tmp_path / "logs")
+    shown = suffice.look(name, Path(), "./" + name).next[0]["line"]
+    assert shown.isprintable()
+    line = shown.replace("suffice ", f"{sys.executable} -m suffice ", 1)
+    subprocess.run(["/bin/bash", "-c", line], check=True, timeout=60, capture_output=True)
+    assert len(read_ids("logs.parquet")) == 1
 
 
 def test_the_lines_run_as_printed(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
