@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -124,6 +125,32 @@ def whole_text(text: str) -> str:
 def strict_json(text: str | bytes) -> Any:
     """Parse JSON; raise ValueError for no JSON, and DataError for a name that an object has twice."""
     return json.loads(text, object_pairs_hook=_once)
+
+
+_REPAIRED = 300_000  # letters times nesting; the time of a repair grows with both
+
+
+def repaired_json(text: str) -> Any:
+    """Read broken JSON, perhaps cut; raise ValueError if its repair could take longer than a second."""
+    import json_repair
+
+    depth = deepest = 0
+    for sign in re.finditer(r"[{}\[\]]", text):
+        depth = depth + 1 if sign[0] in "{[" else max(0, depth - 1)
+        deepest = max(deepest, depth)
+    if deepest * len(text) > _REPAIRED:
+        raise ValueError(f"{len(text):,} letters, nested {deepest:,} deep, are too many to repair")
+    return json_repair.loads(text)
+
+
+def loaded(text: str) -> Any:
+    """Parse a text that is JSON of an object or a list; else return the text."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return text
+    try:
+        return strict_json(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

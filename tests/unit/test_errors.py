@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import suffice
-from suffice.contracts import Action, Decision, strict_json
-from suffice.datasets.runs import loaded
+from suffice.contracts import Action, Decision, loaded, repaired_json, strict_json
 from suffice.errors import (
     BackendError,
     DataError,
@@ -148,3 +147,14 @@ def test_a_decision_is_neither_true_nor_false(action: Action) -> None:
     decision = Decision(action=action, reason="", values={})
     with pytest.raises(UsageError, match=r"if controller\.observe\(\.\.\.\)\.stop:"):
         bool(decision)
+
+
+@pytest.mark.parametrize("sign", ["{", "{,", "[{", "{1", '{"a": ['])
+def test_a_repair_that_would_take_long_is_refused(sign: str) -> None:
+    with pytest.raises(ValueError, match="too many to repair"):
+        repaired_json(sign * 50 + "y" * 100_000)
+
+
+def test_a_long_flat_text_is_repaired_whole() -> None:
+    steps = [f"step {number}" for number in range(5_000)]
+    assert repaired_json(f"{{'steps': {steps!r}, }}") == {"steps": steps}

@@ -170,10 +170,10 @@ def _shown(value: object) -> str:
     return "nothing" if value is None else f"{type(value).__name__} {value!r:.60}"
 
 
-def _unreadable(path: Path, error: Exception, column: str | None = None) -> DataError:
+def _unreadable(path: Path, error: Exception) -> DataError:
     missing = isinstance(error, FileNotFoundError)
     said = "does not exist" if missing else f"cannot be read ({error}); mend or replace it"
-    return DataError(said, file=str(path), column=column)
+    return DataError(said, file=str(path))
 
 
 def content_of(path: Path, head: int = 0) -> str:
@@ -343,13 +343,7 @@ def _parquet(path: Path, _broken: list[DataError] | None) -> FileTable:
         )
         names = tuple(file.schema_arrow.names)
     except (OSError, UnicodeError, pa.ArrowException) as error:
-        wide = ""
-        if isinstance(error, pa.ArrowNotImplementedError):  # polars' whole numbers of 128 bits
-            pages, _, footer = path.read_bytes().rpartition(b"ARROW:schema")
-            with suppress(pa.ArrowException):
-                fields = pq.read_schema(pa.BufferReader(pages + b"_" * 12 + footer))
-                wide = ", ".join(field.name for field in fields if field.type == pa.binary(16))
-        raise _unreadable(path, error, wide or None) from error
+        raise _unreadable(path, error) from error
     if doubled := [name for name, times in Counter(names).items() if times > 1]:
         raise DataError("stands twice; name each column once", file=str(path), column=doubled[0])
 
@@ -366,8 +360,18 @@ def _parquet(path: Path, _broken: list[DataError] | None) -> FileTable:
     return FileTable(str(path), names, rows)
 
 
-def _cells(column: Any) -> Iterator[Any]:
-    """Yield the values of a column; in place of one that cannot be read stands its error."""
+_PLAIN = re.compile(r"u?int\d+|float|double|bool|(?:large_)?string")
+
+
+def _cells(column: Any) -> Iterable[Any]:
+    """Return the values of a column; in place of one that cannot be read stands its error."""
+    if _PLAIN.fullmatch(str(column.type)):
+        with suppress(ValueError):  # the cell is found below
+            return column.to_pylist()  # type: ignore[no-any-return]
+    return _checked(column)
+
+
+def _checked(column: Any) -> Iterator[Any]:
     for scalar in column:
         try:
             yield _value(scalar)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from suffice.contracts import strict_json
+from suffice.contracts import loaded, strict_json
 from suffice.datasets.files import Row, json_documents
 from suffice.datasets.runs import (
     ANSWERING,
@@ -22,7 +22,6 @@ from suffice.datasets.runs import (
     action_of,
     child,
     children,
-    loaded,
     objects_in,
     passage_of,
     passages_of,

@@ -192,7 +192,8 @@ Looks = Callable[[Mapping[str, Any]], bool]
 class Format:
     """A format of recordings: its name in a sentence, its file type, its reader, and its notes.
 
-    ``looks`` says of a first object of a file whether it is in this format.
+    ``looks`` says of a first object of a file whether it is in this format. ``rows``: it is a table of
+    rounds, which the options of tables are for.
     """
 
     called: str
@@ -200,6 +201,7 @@ class Format:
     looks: Looks
     read: Callable[[Path, Layout], Iterable[QuestionRecord]]
     note: str = ""
+    rows: bool = False
 
 
 def _rows_of(
@@ -208,7 +210,7 @@ def _rows_of(
     def table(path: Path, layout: Layout) -> Iterable[QuestionRecord]:
         return read_table(FileTable.of(path, read(path)), layout)
 
-    return Format(called, meaning, looks, table)
+    return Format(called, meaning, looks, table, rows=True)
 
 
 def _spans_of(called: str, meaning: str, looks: Looks, note: str = "") -> Format:
@@ -225,6 +227,7 @@ FORMATS: Mapping[str, Format] = {
         "JSON lines, JSON, CSV or Parquet with one row per question and round, by --columns",
         lambda row: "question_id" in row or {"question", "answer"} <= {*row},
         read_columns,
+        rows=True,
     ),
     "flashrag": _rows_of(
         "FlashRAG",
@@ -248,6 +251,7 @@ FORMATS: Mapping[str, Format] = {
         lambda row: {"qid", "current_answer"} <= {*row},
         lambda path, layout: read_columns(path, replaced(layout, columns=TASR)),
         "score is current_f1; the margin, overlap and gap are the recorded ones",
+        rows=True,
     ),
     "atif": _talks_of(
         "ATIF",
@@ -343,9 +347,6 @@ def recognized(path: str | Path) -> str:
     raise DataError(f"{found}; say which: --format {'|'.join(fit or FORMATS)}", file=str(path))
 
 
-_TABLES = ("columns", "tasr", "flashrag", "loopgain", "promptfoo")
-
-
 def import_traces(
     files: str | Path | Sequence[str | Path],
     out: str | Path,
@@ -402,7 +403,7 @@ def import_traces(
     )
     given = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
     named, foreign = _named(given, stated)
-    runs = [name for name in named.values() if name not in _TABLES]
+    runs = [name for name in named.values() if not FORMATS[name].rows]
     if runs and layout != Layout(columns=layout.columns):
         raise UsageError(
             f"the rounds of {runs[0]} are known; --rounds-from, --duplicates, --answers-in-every-round, "

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from suffice.contracts import strict_json
+from suffice.contracts import loaded
 from suffice.datasets.files import text_id
 from suffice.trace.rounds.records import Passage, Round, Token, Usage, known_sum
 
@@ -201,16 +201,6 @@ def action_of(tool: Any, arguments: Any) -> str | None:
         return None
     told = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
     return f"{tool} {told}" if arguments else tool
-
-
-def loaded(text: str) -> Any:
-    """Parse a text that is JSON of an object or a list; else return the text."""
-    if text.lstrip()[:1] not in ("{", "["):
-        return text
-    try:
-        return strict_json(text)
-    except (ValueError, RecursionError):
-        return text
 
 
 def text_of(content: Any) -> str:

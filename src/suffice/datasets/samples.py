@@ -9,13 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import json_repair
-
-from suffice.contracts import strict_json
+from suffice.contracts import repaired_json, strict_json
 from suffice.datasets.files import content_of, objects_in_lists, plain_suffix
 from suffice.errors import DataError, plain_file
 
-_HEAD = 256 << 10
+_HEAD, _REPAIRED = 256 << 10, 16 << 10  # of the file; of a document that has to be closed
 _MOST = 50
 
 
@@ -47,8 +45,8 @@ def _values(text: str) -> list[Any]:
     """Return the values of lines, or a document, closed where it was cut."""
     found: list[Any] = []
     lines = re.split("[\r\n]", text, maxsplit=_MOST)[:_MOST]
-    with suppress(ValueError, RecursionError):
+    with suppress(ValueError, RecursionError):  # what stands before a broken line is kept
         found.extend(strict_json(line) for line in lines if line.strip())
     with suppress(ValueError, RecursionError):
-        return found or [json_repair.loads(text)]
+        return found or [repaired_json(text[:_REPAIRED])]
     return []

@@ -13,7 +13,6 @@ import warnings
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from suffice.contracts import loaded
 from suffice.errors import DataError, SufficeWarning, counted, struck
 from suffice.results.formats import amount, percent
 from suffice.results.markup import shorten, visible
@@ -109,7 +109,7 @@ class Look(Tabular):
         for row in rows:
             cells = [cell.rjust(wide) for cell, wide in zip(row[1:-1], widths, strict=False)]
             line = "   ".join([row[0].ljust(name), *cells, row[-1]]).rstrip()
-            yield line if len(line) <= room else line.replace("in the longest 10%", "there")
+            yield line if len(line) <= room else line.replace("in the longest 10%", "in the tail")
 
     def _sentences(self) -> Iterator[str]:
         what = _words(self.cost)
@@ -166,10 +166,7 @@ def calls_of(action: str | None, query: str | None) -> list[tuple[str | None, st
     found: list[tuple[str | None, str]] = []
     for call in _NEXT_CALL.split((action or "").strip()):
         tool, _, told = call.partition(" ")
-        arguments: Any = None
-        with suppress(ValueError, RecursionError):
-            arguments = json.loads(told)
-        if not isinstance(arguments, dict | list):
+        if isinstance(arguments := loaded(told), str):
             words = " ".join((query or action or "").split())
             return [(None, words)] if words else []
         found.append((tool, f"{tool} {json.dumps(arguments, sort_keys=True, ensure_ascii=False)}"))
@@ -257,7 +254,7 @@ def look_at(
     if longest > 1 and ended["unknown"][longest] >= _FEWEST_AT_LIMIT:  # a limit that nobody told
         ended["budget"][longest] += ended["unknown"].pop(longest)
     limits = [rounds for rounds, number in ended["budget"].items() if number]
-    costs = tuple(one for name in _MEASURES if (one := _costs(name, tally, lengths)))
+    costs = tuple(one for name in _MEASURES if (one := _spread_of(name, tally, lengths)))
     told_by = Counter({one["cost"]: one["runs"] for one in costs if one["total"]})
     most = max(("tokens", "prompt_tokens", "usd"), key=lambda name: told_by[name])
     cost = most if told_by[most] else "rounds"
@@ -291,7 +288,7 @@ def look_at(
     )
 
 
-def _costs(name: str, tally: _Tally, lengths: Any) -> Entry | None:
+def _spread_of(name: str, tally: _Tally, lengths: Any) -> Entry | None:
     amounts = np.array(tally.amounts[name])
     lengths, amounts = lengths[~np.isnan(amounts)], amounts[~np.isnan(amounts)]
     if not len(amounts):

@@ -10,9 +10,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
-import json_repair
-
-from suffice.contracts import MAX_REPLY_LETTERS, ChatModel, whole_text
+from suffice.contracts import MAX_REPLY_LETTERS, ChatModel, repaired_json, whole_text
 from suffice.loops.prompts import Prompt, continued, few_shot
 from suffice.reasoning import without_reasoning
 from suffice.signals.evidence import one_line
@@ -55,7 +53,6 @@ PLAN_SCHEMA: Mapping[str, Any] = MappingProxyType(
 
 Level = Literal["json", "repaired", "salvaged"]
 _DECODER = json.JSONDecoder(strict=False)  # a model writes line ends into its texts
-_MOST_REPAIRED = 5_000  # letters; the time of a repair grows with their square
 _VERDICTS = {"willenforce": True, "true": True, "cannotenforce": False, "false": False}
 _NUMBER = (
     r"\(?(?:step[ \t]{0,5})?\#?(?P<n>\d{1,3})[*_]{0,2}"
@@ -160,7 +157,7 @@ def _objects(text: str) -> Iterator[tuple[dict[str, Any], bool]]:
         except (ValueError, RecursionError):
             with suppress(ValueError, RecursionError):
                 if tried == 0:
-                    repaired = json_repair.loads(text[at : at + _MOST_REPAIRED].rstrip("\\"))
+                    repaired = repaired_json(text[at:].rstrip("\\"))
                     if isinstance(repaired, dict):
                         yield repaired, False
             at = text.find("{", at + 1)
