@@ -12,7 +12,7 @@ from pathlib import Path
 
 from suffice.cli.main import COMMANDS, build_app
 from suffice.cli.parser import run
-from suffice.datasets.recordings import FORMATS
+from suffice.datasets.formats import FORMATS
 from suffice.signals.derived import DERIVATIONS
 from suffice.signals.known_signals import SIGNALS, SignalSpec
 from suffice.trace.parquet import TableSchema

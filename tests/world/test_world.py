@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.commands import run
 
-from suffice.datasets.recordings import FORMATS, recognized
+from suffice.datasets.formats import FORMATS, recognized
 from suffice.errors import DataError, SufficeWarning
 from suffice.traces import import_
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from suffice.datasets.columns import Layout
-from suffice.datasets.recordings import FORMATS, inside, recognized
+from suffice.datasets.formats import FORMATS, inside, recognized
 from suffice.datasets.samples import sample
 from suffice.errors import DataError, UsageError, counted, unknown_name
 from suffice.trace.engines import Address, as_place

@@ -7,7 +7,7 @@ from typing import Annotated
 from suffice.cli.output import print_json, put, waiting
 from suffice.cli.parser import command
 from suffice.cli.shared_options import Json
-from suffice.datasets.recordings import FORMATS
+from suffice.datasets.formats import FORMATS
 from suffice.options import Option
 
 

@@ -13,7 +13,8 @@ from suffice.cli.parser import command, make_app
 from suffice.cli.shared_options import Json, Reading, Seed, SkipInvalid, Traces, out_path
 from suffice.datasets.columns import ROLES, SIGNAL
 from suffice.datasets.files import parse_column_map
-from suffice.datasets.recordings import FORMATS, LABEL_ROLES, import_traces, label_traces
+from suffice.datasets.formats import FORMATS
+from suffice.datasets.recordings import LABEL_ROLES, import_traces, label_traces
 from suffice.errors import UsageError, counted
 from suffice.live.privacy import RedactedScore, redact_traces
 from suffice.measures.contents import traces_info
